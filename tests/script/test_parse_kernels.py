@@ -149,6 +149,23 @@ def test_targets_of_a_grid() -> None:
     assert [loop.loop_var.name for loop in reversed(loops)] == ["i", "rest_0", "rest_1"]
 
 
+@pytest.mark.parametrize(
+    ("target", "extents", "names"),
+    [
+        ("*rest, i", "4", ["i"]),
+        ("(*rest,)", "4", ["rest_0"]),
+        ("(*rest,)", "2, 3", ["rest_0", "rest_1"]),
+        ("(*rest,)", "", []),
+    ],
+)
+def test_a_starred_target_of_any_number_of_loops(
+    target: str, extents: str, names: list[str]
+) -> None:
+    func = kernel(f"for {target} in T.grid({extents}):\n    A[0, 0] = 0.0")
+    loops = [node for node in walk(func.body) if isinstance(node, stmt.For)]
+    assert [loop.loop_var.name for loop in reversed(loops)] == names
+
+
 def test_sixty_four_bit_loops_give_sixty_four_bit_variables() -> None:
     func = kernel("for i in range(T.int64(8)):\n    A[i, 0] = 0.0")
     loop = only(func, stmt.For)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce as folded
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 from relaxpy.ir.core.dtype import INT32, INT64, VOID, DataType
@@ -18,19 +19,16 @@ from relaxpy.ir.ops.definition.signature import integer_literal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.tensor import Loops, Number, Tensor, whole, written
+from relaxpy.ir.te.tensor import Number, Tensor, whole
+from relaxpy.ir.te.text import T, kernel_text, written
 from relaxpy.ir.te.topi.reduction import argsort
 from relaxpy.ir.te.topi.transform import transpose
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
-from relaxpy.ir.tir.intrin import ceil, exp, floor
-from relaxpy.support.dataclass import dataclass
+from relaxpy.ir.tir.intrin import ceil, floor
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-
-#: The upper, left, lower and right border of a region.
-Borders = tuple[Number, Number, Number, Number]
 
 
 def larger(a: Number, b: Number) -> Number:
@@ -62,88 +60,59 @@ def _is_near(sizes: Sequence[Number], y: Number, z: Number) -> Number:
     return (y >= -1.0) & (y <= height) & (z >= -1.0) & (z <= width)
 
 
-def _corners(
-    k: Loops, sizes: Sequence[Number], y: Number, z: Number
-) -> list[tuple[Number, Number, Number]]:
-    """For both axes the pixels before and after a point, and its distance from the former."""
-    dtype = y.dtype
-    sides: list[tuple[Number, Number, Number]] = []
-    for place, extent in zip((y, z), sizes, strict=True):
-        inside = k.local(larger(place, ops.const(0.0, dtype)))
-        low = k.local(_int(inside[0]))
-        with k.when(low[0] >= extent - 1):
-            k.store(low, 0, whole(extent) - 1)
-            k.store(inside, 0, _like(low[0], dtype))
-        high = k.local(smaller(low[0] + 1, whole(extent) - 1))
-        sides.append((low[0], high[0], k.local(inside[0] - _like(low[0], dtype))[0]))
-    return sides
+@kernel_text
+def _find_corners(pixels: Any, rests: Any, axis: int, place: Any, size: Number) -> None:
+    """The pixels before and after a point along an axis, and its distance from the former."""
+    inside = larger(place[axis], 0.0)
+    low = _int(inside)
+    pixels[axis, 0] = smaller(low, size - 1)
+    pixels[axis, 1] = smaller(low + 1, size - 1)
+    rests[axis] = T.Select(low >= size - 1, 0.0, inside - _like(low, place.dtype))
 
 
-def _clamped(k: Loops, x: Any, at: tuple[Number, ...], y: Number, z: Number) -> Number:
-    """The bilinear interpolation of `x[at]` at (y, z); borders are extended by one pixel."""
-    found = k.local(ops.const(0.0, x.dtype))
-    sizes = x.shape[-2:]
-    with k.when(_is_near(sizes, y, z)):
-        terms = _terms(lambda i, j: x[(*at, i, j)], _corners(k, sizes, y, z))
-        k.store(found, 0, folded(operator.add, terms))
-    return found[0]
+def _corners(pixels: Any, rests: Any) -> Iterator[tuple[Number, Number, Number, Number]]:
+    """The rows and columns of the pixels around a point, and their weights along both axes."""
+    for i, weight in enumerate((1.0 - rests[0], rests[0])):
+        for j, factor in enumerate((1.0 - rests[1], rests[1])):
+            yield pixels[0, i], pixels[1, j], weight, factor
 
 
-def _terms(
-    pixel: Callable[[Number, Number], Number], corners: Sequence[tuple[Number, Number, Number]]
-) -> list[Number]:
-    """The pixels of an image around a point times their weights."""
-    (top, bottom, p), (left, right, q) = corners
-    return [
-        pixel(i, j) * weight * factor
-        for i, weight in ((top, 1.0 - p), (bottom, p))
-        for j, factor in ((left, 1.0 - q), (right, q))
-    ]
+@kernel_text
+def _find_bins(
+    bins: Any,
+    points: Any,
+    axis: int,
+    region: tuple[Number, Number],
+    count: Number,
+    ratio: int,
+    least: float | None,
+) -> None:
+    """Where the bins between two borders of a region begin, the extent of all, and that of a bin.
+
+    The number of points along the axis is that of a bin.
+    """
+    first, last = T.meta_var(region)
+    bins[axis, 0] = first
+    bins[axis, 1] = last - bins[axis, 0]
+    extent = T.meta_var(bins[axis, 1])
+    wide = T.meta_var(extent if least is None else larger(extent, ops.const(least, extent.dtype)))
+    bins[axis, 2] = wide / _like(count, extent.dtype)
+    points[axis] = ratio if ratio > 0 else T.ceil(bins[axis, 2])
 
 
-def _borders(k: Loops, rois: Any, r: Number, scale: float, shift: float = 0.0) -> Borders:
-    """The upper, left, lower and right border of a region, in pixels of the image."""
-    left, top, right, bottom = (k.local(rois[r, c] * scale - shift)[0] for c in (1, 2, 3, 4))
-    return top, left, bottom, right
+@kernel_text
+def _find_point(
+    place: Any, bins: Any, points: Any, bin_: Sequence[Number], point: Sequence[Number]
+) -> None:
+    """The position of a point of a bin, in pixels along both axes."""
+    place[0] = _position(bins, points, 0, bin_[0], point[0])
+    place[1] = _position(bins, points, 1, bin_[1], point[1])
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """The points of a region along an axis."""
-
-    first: Number
-    extent: Number
-    step: Number
-    points: Number
-    bins: Number
-
-    def fraction(self, bin_: Number, point: Number) -> Number:
-        """The position of a point of a bin, as a fraction of the extent."""
-        dtype = self.step.dtype
-        inner = (_like(point, dtype) + 0.5) / _like(self.points, dtype)
-        return (_like(bin_, dtype) + inner) / _like(self.bins, dtype)
-
-    def at(self, bin_: Number, point: Number) -> Number:
-        """The position of a point of a bin, in pixels."""
-        dtype = self.step.dtype
-        inner = (_like(point, dtype) + 0.5) * self.step / _like(self.points, dtype)
-        return self.first + _like(bin_, dtype) * self.step + inner
-
-
-def _axes(
-    k: Loops, borders: Borders, pooled: tuple[Number, Number], ratio: int, least: float | None
-) -> list[_Axis]:
-    """The points along both axes of a region."""
-    top, left, bottom, right = borders
-    axes = []
-    for first, last, count in ((top, bottom, pooled[0]), (left, right, pooled[1])):
-        extent = last - first
-        dtype = extent.dtype
-        wide = extent if least is None else larger(extent, ops.const(least, dtype))
-        step = k.local(wide / _like(count, dtype))[0]
-        points = whole(ratio) if ratio > 0 else _int(ceil(step))
-        axes.append(_Axis(first, extent, step, k.local(points, "int64")[0], count))
-    return axes
+def _position(bins: Any, points: Any, axis: int, bin_: Number, point: Number) -> Number:
+    dtype, step = bins.dtype, bins[axis, 2]
+    inner = (_like(point, dtype) + 0.5) * step / _like(points[axis], dtype)
+    return bins[axis, 0] + _like(bin_, dtype) * step + inner
 
 
 def averaged(
@@ -172,53 +141,86 @@ def averaged(
     def place(c: Number, i: Number, j: Number) -> tuple[Number, ...]:
         return (i, j, c) if last else (c, i, j)
 
-    def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
-        sizes, count = (x.shape[1:3], out.shape[3]) if last else (x.shape[2:], out.shape[1])
-        with k.loop(out.shape[0]) as r:
-            borders = _borders(k, rois, r, scale, shift)
-            n = k.local(_int(rois[r, 0]))[0]
-            down, across = _axes(k, borders, pooled, ratio, least)
-            number = down.points * across.points
-            if channels is None:
-                number = larger(number, ops.const(1, "int64"))
-            divisor = k.local(_like(number, dtype))[0]
-            with k.every(out.shape[1:]) as at:
-                k.store(out, (r, *at), ops.const(0.0, dtype))
-            # A point has the same place and weights in each channel.
-            with k.every((rows, columns, down.points, across.points)) as (i, j, a, b):
-                y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
-
-                def add(c: Number, value: Number) -> None:
-                    total = out[(r, *place(c, i, j))]
-                    if greatest:
-                        is_first = (a == 0) & (b == 0)
-                        value = Select(is_first | (value > total), value, total)
-                    k.store(out, (r, *place(c, i, j)), value if greatest else total + value)
-
-                near = _is_near(sizes, y, z)
-                with k.when(near):
-                    corners = _corners(k, sizes, y, z)
-                    with k.loop(count) as c:
-                        channel = c if channels is None else (c * rows + i) * columns + j
-                        terms = _terms(lambda u, v: x[(n, *place(channel, u, v))], corners)
-                        parts = terms if greatest == "terms" else [folded(operator.add, terms)]
-                        values = []
-                        for part in parts:
-                            kept = k.array([count if last else 1], dtype)
-                            k.store(kept, c if last else 0, part)
-                            values.append(kept[c if last else 0])
-                        add(c, folded(larger, values))
-                if greatest:
-                    with k.when(~near), k.loop(count) as c:
-                        add(c, ops.const(0.0, dtype))
-            if not greatest:
-                with k.every(out.shape[1:]) as at:
-                    k.store(out, (r, *at), out[(r, *at)] / divisor)
-
     shape = place(x.shape[1] if channels is None else channels, rows, columns)
     data = transpose(x, [0, 2, 3, 1]) if last else x
-    [found] = written("roi_align", [((rois.shape[0], *shape), dtype)], [data, rois], write)
+    options = {"pooled": pooled, "ratio": ratio, "scale": scale, "shift": shift, "least": least}
+    [found] = written(
+        "roi_align",
+        {"out": ((rois.shape[0], *shape), dtype)},
+        {"x": data, "rois": rois},
+        _average,
+        index=place,
+        own_channels=channels is not None,
+        is_last=last,
+        greatest=greatest,
+        **options,
+    )
     return transpose(found, [0, 3, 1, 2]) if last else found
+
+
+@kernel_text
+def _average(
+    x: Any,
+    rois: Any,
+    out: Any,
+    index: Callable[[Number, Number, Number], tuple[Number, ...]],
+    pooled: tuple[Number, Number],
+    ratio: int,
+    scale: float,
+    shift: float,
+    least: float | None,
+    own_channels: bool,
+    is_last: bool,
+    greatest: str,
+) -> None:
+    sizes = T.meta_var(x.shape[1:3] if is_last else x.shape[2:])
+    channels = T.meta_var(out.shape[3 if is_last else 1])
+    combine = T.meta_var(larger if greatest == "terms" else operator.add)
+    for r in T.serial(out.shape[0]):
+        bins, points = T.decl_buffer((2, 3), x.dtype), T.decl_buffer((2,), "int64")
+        number, divisor = T.decl_buffer((1,), "int64"), T.decl_buffer((1,), x.dtype)
+        left, top, right, bottom = T.meta_var([rois[r, k] * scale - shift for k in range(1, 5)])
+        _find_bins(bins, points, 0, (top, bottom), pooled[0], ratio, least)
+        _find_bins(bins, points, 1, (left, right), pooled[1], ratio, least)
+        number[0] = _int(rois[r, 0])
+        count = T.meta_var(points[0] * points[1])
+        divisor[0] = count if own_channels else larger(count, T.int64(1))
+        for (*at,) in T.grid(*out.shape[1:]):
+            out[r, *at] = 0.0
+        # A point has the same place and weights in each channel.
+        for i, j, a, b in T.grid(*pooled, points[0], points[1]):
+            place = T.decl_buffer((2,), x.dtype)
+            _find_point(place, bins, points, (i, j), (a, b))
+            is_near = T.meta_var(_is_near(sizes, place[0], place[1]))
+            if is_near:
+                pixels, rests = T.decl_buffer((2, 2), "int64"), T.decl_buffer((2,), x.dtype)
+                _find_corners(pixels, rests, 0, place, sizes[0])
+                _find_corners(pixels, rests, 1, place, sizes[1])
+                for c in T.serial(channels):
+                    at = T.meta_var((r, *index(c, i, j)))
+                    channel = T.meta_var((c * pooled[0] + i) * pooled[1] + j if own_channels else c)
+                    terms = T.meta_var(
+                        [
+                            x[number[0], *index(channel, u, v)] * weight * factor
+                            for u, v, weight, factor in _corners(pixels, rests)
+                        ]
+                    )
+                    if greatest:
+                        kept = T.decl_buffer((channels if is_last else 1,), x.dtype)
+                        value = T.meta_var(kept[c if is_last else 0])
+                        kept[c if is_last else 0] = folded(combine, terms)
+                        is_more = T.meta_var(((a == 0) & (b == 0)) | (value > out[at]))
+                        out[at] = T.Select(is_more, value, out[at])
+                    else:
+                        out[at] += folded(combine, terms)
+            if greatest != "" and T.Not(is_near):
+                for c in T.serial(channels):
+                    at = T.meta_var((r, *index(c, i, j)))
+                    is_more = T.meta_var(((a == 0) & (b == 0)) | (out[at] < 0.0))
+                    out[at] = T.Select(is_more, 0.0, out[at])
+        if not greatest:
+            for (*at,) in T.grid(*out.shape[1:]):
+                out[r, *at] /= divisor[0]
 
 
 def _are_many(points: Sequence[Number], pixels: Sequence[Number]) -> bool:
@@ -243,290 +245,359 @@ def averaged_gradients(
     greatest: bool,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of `averaged`, or of its `greatest` values, by the image and the borders."""
-
-    def write(k: Loops, gradient: Any, x: Any, rois: Any, by_x: Any, by_rois: Any) -> None:
-        for buffer in (by_x, by_rois):
-            with k.every(buffer.shape) as at:
-                k.store(buffer, at, 0.0)
-        with k.loop(rois.shape[0]) as r:
-            borders = _borders(k, rois, r, scale)
-            n = k.local(_int(rois[r, 0]))[0]
-            down, across = _axes(k, borders, (gradient.shape[2], gradient.shape[3]), ratio, least)
-            count = k.local(_like(down.points * across.points, x.dtype))[0]
-            with k.every(gradient.shape[1:]) as (c, i, j):
-                chosen = k.local(ops.const(-1, "int64"))
-                if greatest:
-                    most = k.local(ops.const(0.0, x.dtype))
-                    with k.every((down.points, across.points)) as (a, b):
-                        y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
-                        value = _clamped(k, x, (n, c), y, z)
-                        with k.when((chosen[0] < 0) | (value > most[0])):
-                            k.store(chosen, 0, a * across.points + b)
-                            k.store(most, 0, value)
-                with k.every((down.points, across.points)) as (a, b):
-                    y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
-                    near = _is_near(x.shape[-2:], y, z)
-                    if greatest:
-                        near = near & (chosen[0] == a * across.points + b)
-                    with k.when(near):
-                        g = gradient[r, c, i, j]
-                        g = k.local(g if greatest else g / count)[0]
-                        (top, bottom, p), (left, right, q) = _corners(k, x.shape[-2:], y, z)
-                        for row, weight in ((top, 1.0 - p), (bottom, p)):
-                            for column, factor in ((left, 1.0 - q), (right, q)):
-                                at = (n, c, row, column)
-                                k.store(by_x, at, by_x[at] + g * weight * factor)
-                        (a0, a1), (b0, b1) = (
-                            (x[n, c, row, left], x[n, c, row, right]) for row in (top, bottom)
-                        )
-                        slopes = (
-                            (b0 - a0) * (1.0 - q) + (b1 - a1) * q,
-                            (a1 - a0) * (1.0 - p) + (b1 - b0) * p,
-                        )
-                        for axis, bin_, point, place, slope, first in (
-                            (down, i, a, y, slopes[0], 2),
-                            (across, j, b, z, slopes[1], 1),
-                        ):
-                            part = axis.fraction(bin_, point)
-                            if least is not None:
-                                part = Select(axis.extent > least, part, ops.const(0.0, x.dtype))
-                            moved = k.local(Select(place > 0.0, g * slope * scale, 0.0))[0]
-                            for border, share in ((first, 1.0 - part), (first + 2, part)):
-                                k.store(by_rois, (r, border), by_rois[r, border] + moved * share)
-
-    outputs = [(x.shape, str(x.dtype)), (rois.shape, str(rois.dtype))]
-    by_x, by_rois = written("roi_align_backward", outputs, [gradient, x, rois], write)
+    outputs = {"by_x": (x.shape, str(x.dtype)), "by_rois": (rois.shape, str(rois.dtype))}
+    inputs = {"gradient": gradient, "x": x, "rois": rois}
+    options: Any = {"scale": scale, "ratio": ratio, "least": least, "greatest": greatest}
+    by_x, by_rois = written("roi_align_backward", outputs, inputs, _average_gradients, **options)
     return by_x, by_rois
 
 
-def bins(
-    k: Loops,
-    sizes: Sequence[Number],
+@kernel_text
+def _average_gradients(
+    gradient: Any,
+    x: Any,
     rois: Any,
-    r: Number,
-    at: tuple[Number, Number],
-    counts: tuple[Number, Number],
+    by_x: Any,
+    by_rois: Any,
     scale: float,
-    more: int,
-) -> tuple[tuple[Number, Number], tuple[Number, Number], Number]:
-    """The first pixel of a bin and the number of pixels along both axes, and the image.
+    ratio: int,
+    least: float | None,
+    greatest: bool,
+) -> None:
+    sizes = T.meta_var(x.shape[2:])
+    _clear(by_x)
+    _clear(by_rois)
+    for r in T.serial(rois.shape[0]):
+        bins, points = T.decl_buffer((2, 3), x.dtype), T.decl_buffer((2,), "int64")
+        number, count = T.decl_buffer((1,), "int64"), T.decl_buffer((1,), x.dtype)
+        left, top, right, bottom = T.meta_var([rois[r, k] * scale for k in range(1, 5)])
+        _find_bins(bins, points, 0, (top, bottom), gradient.shape[2], ratio, least)
+        _find_bins(bins, points, 1, (left, right), gradient.shape[3], ratio, least)
+        number[0] = _int(rois[r, 0])
+        n = T.meta_var(number[0])
+        count[0] = points[0] * points[1]
+        for c, i, j in T.grid(*gradient.shape[1:]):
+            chosen = T.decl_buffer((1,), "int64")
+            chosen[0] = -1
+            if greatest:
+                most = T.decl_buffer((1,), x.dtype)
+                most[0] = 0.0
+                for a, b in T.grid(points[0], points[1]):
+                    place = T.decl_buffer((2,), x.dtype)
+                    _find_point(place, bins, points, (i, j), (a, b))
+                    value = T.decl_buffer((1,), x.dtype)
+                    value[0] = 0.0
+                    if _is_near(sizes, place[0], place[1]):
+                        pixels, rests = T.decl_buffer((2, 2), "int64"), T.decl_buffer((2,), x.dtype)
+                        _find_corners(pixels, rests, 0, place, sizes[0])
+                        _find_corners(pixels, rests, 1, place, sizes[1])
+                        terms = [
+                            x[n, c, u, v] * weight * factor
+                            for u, v, weight, factor in _corners(pixels, rests)
+                        ]
+                        value[0] = folded(operator.add, terms)
+                    if (chosen[0] < 0) | (value[0] > most[0]):
+                        chosen[0] = a * points[1] + b
+                        most[0] = value[0]
+            for a, b in T.grid(points[0], points[1]):
+                place = T.decl_buffer((2,), x.dtype)
+                _find_point(place, bins, points, (i, j), (a, b))
+                is_used = chosen[0] == a * points[1] + b if greatest else True
+                if _is_near(sizes, place[0], place[1]) & is_used:
+                    g = gradient[r, c, i, j] if greatest else gradient[r, c, i, j] / count[0]
+                    pixels, rests = T.decl_buffer((2, 2), "int64"), T.decl_buffer((2,), x.dtype)
+                    _find_corners(pixels, rests, 0, place, sizes[0])
+                    _find_corners(pixels, rests, 1, place, sizes[1])
+                    above, below, before, after = T.meta_var(
+                        (pixels[0, 0], pixels[0, 1], pixels[1, 0], pixels[1, 1])
+                    )
+                    p, q = T.meta_var((rests[0], rests[1]))
+                    by_x[n, c, above, before] += g * (1.0 - p) * (1.0 - q)
+                    by_x[n, c, above, after] += g * (1.0 - p) * q
+                    by_x[n, c, below, before] += g * p * (1.0 - q)
+                    by_x[n, c, below, after] += g * p * q
+                    u0, u1 = x[n, c, above, before], x[n, c, above, after]
+                    v0, v1 = x[n, c, below, before], x[n, c, below, after]
+                    by_y = g * ((v0 - u0) * (1.0 - q) + (v1 - u1) * q) * scale
+                    by_z = g * ((u1 - u0) * (1.0 - p) + (v1 - v0) * p) * scale
+                    part_down = _part(bins[0, 1], points[0], gradient.shape[2], i, a, least)
+                    part_across = _part(bins[1, 1], points[1], gradient.shape[3], j, b, least)
+                    _add_by_borders(by_rois, r, 2, T.Select(place[0] > 0.0, by_y, 0.0), part_down)
+                    _add_by_borders(by_rois, r, 1, T.Select(place[1] > 0.0, by_z, 0.0), part_across)
 
-    Images have `sizes`, regions `counts` bins; `more` is 1 where the last border belongs to a
+
+def _part(
+    extent: Number, points: Number, bins: Number, bin_: Number, point: Number, least: float | None
+) -> Number:
+    """The position of a point of a bin, as a part of the extent of a region that may change."""
+    dtype = extent.dtype
+    inner = (_like(point, dtype) + 0.5) / _like(points, dtype)
+    part = (_like(bin_, dtype) + inner) / _like(bins, dtype)
+    return part if least is None else Select(extent > least, part, ops.const(0.0, dtype))
+
+
+@kernel_text
+def _add_by_borders(by_rois: Any, r: Number, border: int, moved: Number, part: Number) -> None:
+    """Add the gradients by a border and by the one opposite, of a point at a part of the extent."""
+    by_rois[r, border] += moved * (1.0 - part)
+    by_rois[r, border + 2] += moved * part
+
+
+@kernel_text
+def _clear(buffer: Any) -> None:
+    """All elements are 0."""
+    for (*at,) in T.grid(*buffer.shape):
+        buffer[*at] = 0
+
+
+@kernel_text
+def find_bin(
+    found: Any, first: Number, last: Number, bin_: Number, count: Number, size: Number, more: int
+) -> None:
+    """The first pixel of a bin along an axis, and the one after its last pixel.
+
+    Images have `size` pixels, regions `count` bins; `more` is 1 where the last border belongs to a
     region.
     """
-    dtype, zero = rois.dtype, ops.const(0, "int64")
-    top, left, bottom, right = (
-        k.local(_rounded(border))[0] for border in _borders(k, rois, r, scale)
-    )
-    spans: list[tuple[Number, Number]] = []
-    borders = ((top, bottom), (left, right))
-    for (first, last), bin_, count, size in zip(borders, at, counts, sizes, strict=True):
-        extent = larger(last - first + more, ops.const(1, "int64"))
-        step = k.local(_like(extent, dtype) / _like(count, dtype))[0]
-        begin = _int(floor(_like(bin_, dtype) * step)) + first
-        end = _int(ceil(_like(bin_ + 1, dtype) * step)) + first
-        limit = whole(size) - (1 - more)
-        begin, end = (k.local(smaller(larger(bound, zero), limit))[0] for bound in (begin, end))
-        spans.append((begin, k.local(larger(end - begin, zero))[0]))
-    down, across = spans
-    return down, across, k.local(_int(rois[r, 0]))[0]
+    start = _rounded(first)
+    extent = larger(_rounded(last) - start + more, T.int64(1))
+    step = _like(extent, first.dtype) / _like(count, first.dtype)
+    begin = _int(T.floor(_like(bin_, first.dtype) * step)) + start
+    end = _int(T.ceil(_like(bin_ + 1, first.dtype) * step)) + start
+    found[0] = smaller(larger(begin, T.int64(0)), size - (1 - more))
+    found[1] = smaller(larger(end, T.int64(0)), size - (1 - more))
 
 
 def maxima(
     x: Tensor, rois: Tensor, scale: float, rows: Number, columns: Number, *, places: bool = True
 ) -> list[Tensor]:
     """The maximum of each bin, 0 if it is empty, and with `places` its position, then -1."""
-    shape, dtype = [rois.shape[0], rows, columns, x.shape[1]], str(x.dtype)
-
-    def write(k: Loops, x: Any, rois: Any, *outs: Any) -> None:
-        sizes = x.shape[1:3]
-        with k.every(shape[:3]) as (r, i, j):
-            (y0, high), (z0, wide), n = bins(k, sizes, rois, r, (i, j), (rows, columns), scale, 1)
-            for out, empty in zip(outs, (0.0, -1), strict=False):
-                with k.loop(shape[3]) as c:
-                    k.store(out, (r, i, j, c), empty)
-            # A pixel is of the same bin in each channel.
-            with k.loop(high, start=y0) as y, k.loop(wide, start=z0) as z:
-                is_first = (y == y0) & (z == z0)
-                values = k.array(shape[3:], dtype)
-                with k.loop(shape[3]) as c:
-                    k.store(values, c, x[n, y, z, c])
-                with k.loop(shape[3]) as c:
-                    at = (r, i, j, c)
-                    value, most = values[c], outs[0][at]
-                    is_more = is_first | (value > most)
-                    if places:
-                        place = ops.cast_to(y * whole(sizes[1]) + z, DataType("int32"))
-                        k.store(outs[1], at, Select(is_more, place, outs[1][at]))
-                    k.store(outs[0], at, Select(is_more, value, most))
-
-    outputs = [(shape, dtype), (shape, "int32")][: 1 + places]
-    found = written("roi_pool", outputs, [transpose(x, [0, 2, 3, 1]), rois], write)
+    shape = [rois.shape[0], rows, columns, x.shape[1]]
+    outputs: dict[str, Any] = {"out": (shape, str(x.dtype))}
+    if places:
+        outputs["places"] = shape, "int32"
+    inputs = {"x": transpose(x, [0, 2, 3, 1]), "rois": rois}
+    found = written("roi_pool", outputs, inputs, _maximum, scale=scale)
     return [transpose(out, [0, 3, 1, 2]) for out in found]
+
+
+@kernel_text
+def _maximum(x: Any, rois: Any, out: Any, scale: float, places: Any = None) -> None:
+    regions, rows, columns, channels = T.meta_var(out.shape)
+    for r, i, j in T.grid(regions, rows, columns):
+        left, top, right, bottom = T.meta_var([rois[r, k] * scale for k in range(1, 5)])
+        down, across = [T.decl_buffer((2,), "int64") for _ in range(2)]
+        find_bin(down, top, bottom, i, rows, x.shape[1], 1)
+        find_bin(across, left, right, j, columns, x.shape[2], 1)
+        n = _int(rois[r, 0])
+        for c in T.serial(channels):
+            out[r, i, j, c] = 0.0
+        if places is not None:
+            for c in T.serial(channels):
+                places[r, i, j, c] = -1
+        # A pixel is of the same bin in each channel.
+        for y in T.serial(down[0], down[1]):
+            for z in T.serial(across[0], across[1]):
+                values = T.decl_buffer((channels,), x.dtype)
+                for c in T.serial(channels):
+                    values[c] = x[n, y, z, c]
+                for c in T.serial(channels):
+                    is_more = T.meta_var(
+                        ((y == down[0]) & (z == across[0])) | (values[c] > out[r, i, j, c])
+                    )
+                    if places is not None:
+                        place = T.Cast("int32", y * x.shape[2] + z)
+                        places[r, i, j, c] = T.Select(is_more, place, places[r, i, j, c])
+                    out[r, i, j, c] = T.Select(is_more, values[c], out[r, i, j, c])
 
 
 def maxima_gradient(gradient: Tensor, places: Tensor, x: Tensor, rois: Tensor) -> Tensor:
     """The gradient of `maxima` with respect to the image: it goes to the maximal elements."""
+    inputs = {"gradient": gradient, "places": places, "x": x, "rois": rois}
+    outputs = {"by_x": (x.shape, str(x.dtype))}
+    return written("roi_pool_backward", outputs, inputs, _maximum_gradient)[0]
 
-    def write(k: Loops, gradient: Any, places: Any, x: Any, rois: Any, out: Any) -> None:
-        with k.every(out.shape) as at:
-            k.store(out, at, 0.0)
-        width = whole(x.shape[-1])
-        with k.every(gradient.shape) as (r, c, i, j):
-            n, place = k.local(_int(rois[r, 0]))[0], k.local(_int(places[r, c, i, j]))[0]
-            with k.when(place >= 0):
-                at = (n, c, ops.floordiv(place, width), ops.floormod(place, width))
-                k.store(out, at, out[at] + gradient[r, c, i, j])
 
-    inputs = [gradient, places, x, rois]
-    [found] = written("roi_pool_backward", [(x.shape, str(x.dtype))], inputs, write)
-    return found
+@kernel_text
+def _maximum_gradient(gradient: Any, places: Any, x: Any, rois: Any, by_x: Any) -> None:
+    _clear(by_x)
+    width = T.meta_var(x.shape[3])
+    for r, c, i, j in T.grid(*gradient.shape):
+        n, place = _int(rois[r, 0]), _int(places[r, c, i, j])
+        if place >= 0:
+            by_x[n, c, place // width, place % width] += gradient[r, c, i, j]
 
 
 def suppressed(
-    data: Tensor,
-    count: Tensor,
-    indices: Tensor,
-    *,
-    max_output_size: int,
-    iou_threshold: float,
-    force_suppress: bool,
-    top_k: int,
-    coord_start: int,
-    score_index: int,
-    id_index: int,
-    return_indices: bool,
-    invalid_to_bottom: bool,
-    soft_nms_sigma: float,
-    score_threshold: float,
+    data: Tensor, count: Tensor, indices: Tensor, **attrs: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The boxes, best first, the entries of `indices` for the selected ones, and their number.
 
     All are -1 where no box remains. Boxes follow each other if scores decay, or with
     `invalid_to_bottom`, and indices with `return_indices`.
     """
-    dtype, (batch, size, fields) = str(data.dtype), data.shape
-    lowest = ops.const(-float("inf"), dtype)
+    dtype, (batch, size, _) = str(data.dtype), data.shape
 
     def score(b: Number, j: Number) -> Number:
-        return Select(j < count[b], data(b, j, score_index), lowest)
+        lowest = ops.const(-math.inf, dtype)
+        return Select(j < count[b], data(b, j, attrs["score_index"]), lowest)
 
     ranked = te.compute((batch, size), score, name="ranked")
     order = argsort(ranked, axis=1, is_ascend=False, dtype="int32")
-    zero, none = ops.const(0.0, dtype), ops.const(-1, "int32")
-    decays = soft_nms_sigma > 0
-    least = ops.const(score_threshold if decays else 0.0, dtype)
-
-    def write(k: Loops, *buffers: Any) -> None:
-        data, order, count, indices, out, places, kept = buffers
-
-        def clear(b: Number, j: Number) -> None:
-            with k.loop(fields) as f:
-                k.store(out, (b, j, f), -1.0)
-            k.store(places, (b, j), none)
-
-        def overlap(b: Number, i: Number, j: Number) -> Number:
-            """The intersection of two boxes over their union."""
-            spans, areas = [], [ops.const(1.0, dtype)] * 2
-            for axis in (coord_start, coord_start + 1):
-                ends = [(out[b, n, axis], out[b, n, axis + 2]) for n in (i, j)]
-                low, high = ([f(*pair) for pair in ends] for f in (ops.minimum, ops.maximum))
-                spans.append(ops.maximum(zero, ops.minimum(*high) - ops.maximum(*low)))
-                areas = [a * (y - x) for a, x, y in zip(areas, low, high, strict=True)]
-            shared = k.local(spans[0] * spans[1])[0]
-            union = k.local(areas[0] + areas[1] - shared)[0]
-            positive = union > zero
-            return k.local(Select(positive, shared / Select(positive, union, union + 1.0), zero))[0]
-
-        def against(b: Number, i: Number, j: Number) -> None:
-            """Suppress box j, or lower its score, because of box i."""
-            same = out[b, i, id_index] == out[b, j, id_index]
-            anyone = force_suppress or id_index < 0
-            with k.when(ops.const(1, "bool") if anyone else same):
-                ratio = overlap(b, i, j)
-                with k.when(ratio >= ops.const(iou_threshold, dtype)):
-                    k.store(places, (b, j), none)
-                    if not decays:
-                        k.store(out, (b, j, score_index), -1.0)
-                if decays:
-                    with k.otherwise():
-                        factor = exp(ratio * ratio * ops.const(-0.5 / soft_nms_sigma, dtype))
-                        k.store(out, (b, j, score_index), out[b, j, score_index] * factor)
-                        with k.when(out[b, j, score_index] <= least):
-                            k.store(places, (b, j), none)
-
-        def best(b: Number, first: Number, end: Number) -> Number:
-            """The best of the boxes from `first` on that are not suppressed, or -1."""
-            found, score = k.local(ops.const(-1, "int64")), k.local(least)
-            with k.loop(end - first, start=first) as j:
-                is_better = (places[b, j] >= 0) & (out[b, j, score_index] > score[0])
-                with k.when(is_better):
-                    k.store(found, 0, j)
-                    k.store(score, 0, out[b, j, score_index])
-            return found[0]
-
-        def swap(b: Number, i: Number, j: Number) -> None:
-            for buffer, at in ((places, ()), (out, (fields,))):
-                with k.every(at) as rest:
-                    held = k.local(buffer[(b, i, *rest)])
-                    k.store(buffer, (b, i, *rest), buffer[(b, j, *rest)])
-                    k.store(buffer, (b, j, *rest), held[0])
-
-        def to_front(b: Number) -> None:
-            """Compact the selected rows at the front."""
-            total = k.local(ops.const(0, "int64"))
-            with k.loop(size) as j, k.when(places[b, j] >= 0):
-                if return_indices:
-                    k.store(places, (b, total[0]), indices[b, places[b, j]])
-                else:
-                    with k.loop(fields) as f:
-                        k.store(out, (b, total[0], f), out[b, j, f])
-                k.store(total, 0, total[0] + 1)
-            with k.loop(size - total[0], start=total[0]) as j:
-                if return_indices:
-                    k.store(places, (b, j), none)
-                else:
-                    clear(b, j)
-
-        with k.loop(batch) as b:
-            given = ops.cast_to(count[b], "int64")
-            limit = size if top_k <= 0 else ops.minimum(size, ops.const(top_k, "int64"))
-            end = k.local(ops.maximum(ops.minimum(given, limit), ops.const(0, "int64")))[0]
-            with k.loop(size) as j:
-                with k.when(j < end):
-                    k.store(places, (b, j), order[b, j])
-                    with k.loop(fields) as f:
-                        k.store(out, (b, j, f), data[b, order[b, j], f])
-                with k.otherwise():
-                    clear(b, j)
-            total = k.local(ops.const(0, "int64"))
-            room = total[0] < max_output_size if max_output_size > 0 else ops.const(1, "bool")
-            with k.loop(end) as i:
-                chosen = best(b, total[0], end) if decays else i
-                place = total[0] if decays else i
-                accepted = chosen >= 0 if decays else out[b, i, score_index] > least
-                with k.when(accepted & room):
-                    if decays:
-                        swap(b, place, chosen)
-                    with k.loop(end - place - 1, start=place + 1) as j:
-                        candidate = (places[b, j] >= 0) & (out[b, j, score_index] > least)
-                        with k.when(candidate):
-                            against(b, place, j)
-                    k.store(total, 0, total[0] + 1)
-                if not decays:
-                    with k.otherwise():
-                        clear(b, i)
-            if decays:
-                with k.loop(size - total[0], start=total[0]) as j:
-                    clear(b, j)
-            if return_indices or (invalid_to_bottom and not decays):
-                to_front(b)
-            k.store(kept, (b, 0), total[0])
-
-    outputs = [(data.shape, dtype), ((batch, size), "int32"), ((batch, 1), "int32")]
-    inputs = [data, order, count, indices]
-    found, places, kept = written("non_max_suppression", outputs, inputs, write)
+    decays = attrs["soft_nms_sigma"] > 0
+    outputs = {
+        "out": (data.shape, dtype),
+        "places": ((batch, size), "int32"),
+        "kept": ((batch, 1), "int32"),
+    }
+    inputs = {"data": data, "order": order, "count": count, "indices": indices}
+    least = attrs["score_threshold"] if decays else 0.0
+    options = SimpleNamespace(**attrs, decays=decays, least=ops.const(least, dtype))
+    found, places, kept = written(
+        "non_max_suppression", outputs, inputs, _suppress, options=options
+    )
     return found, places, kept
+
+
+@kernel_text
+def _suppress(
+    data: Any,
+    order: Any,
+    count: Any,
+    indices: Any,
+    out: Any,
+    places: Any,
+    kept: Any,
+    options: SimpleNamespace,
+) -> None:
+    batch, size, fields = T.meta_var(data.shape)
+    score = T.meta_var(options.score_index)
+    decays, least, most = T.meta_var((options.decays, options.least, options.max_output_size))
+    for b in T.serial(batch):
+        limit = size if options.top_k <= 0 else T.min(size, T.int64(options.top_k))
+        end = T.max(T.min(T.Cast("int64", count[b]), limit), T.int64(0))
+        for j in T.serial(size):
+            if j < end:
+                places[b, j] = order[b, j]
+                for f in T.serial(fields):
+                    out[b, j, f] = data[b, order[b, j], f]
+            else:
+                _remove(out, places, b, j)
+        total, chosen = [T.decl_buffer((1,), "int64") for _ in range(2)]
+        total[0] = 0
+        for i in T.serial(end):
+            if decays:
+                _find_best(chosen, out, places, b, total[0], end, score, least)
+            accepted = chosen[0] >= 0 if decays else out[b, i, score] > least
+            if accepted & (total[0] < most if most > 0 else True):
+                place = total[0] if decays else i
+                if decays:
+                    _swap(out, places, b, place, chosen[0])
+                for j in T.serial(place + 1, end):
+                    if (places[b, j] >= 0) & (out[b, j, score] > least):
+                        _lower(out, places, b, place, j, options)
+                total[0] += 1
+            elif not decays:
+                _remove(out, places, b, i)
+        if decays:
+            for j in T.serial(total[0], size):
+                _remove(out, places, b, j)
+        if options.return_indices or (options.invalid_to_bottom and not decays):
+            _move_to_front(out, places, indices if options.return_indices else None, b)
+        kept[b, 0] = total[0]
+
+
+@kernel_text
+def _remove(out: Any, places: Any, b: Number, j: Number) -> None:
+    for f in T.serial(out.shape[2]):
+        out[b, j, f] = -1.0
+    places[b, j] = -1
+
+
+def _ratio(out: Any, b: Number, i: Number, j: Number, start: int) -> Number:
+    """The intersection of two boxes over their union."""
+    zero = ops.const(0.0, out.dtype)
+    spans, areas = [], [ops.const(1.0, out.dtype)] * 2
+    for axis in (start, start + 1):
+        ends = [(out[b, n, axis], out[b, n, axis + 2]) for n in (i, j)]
+        low, high = ([f(*pair) for pair in ends] for f in (ops.minimum, ops.maximum))
+        spans.append(ops.maximum(zero, ops.minimum(*high) - ops.maximum(*low)))
+        areas = [a * (y - x) for a, x, y in zip(areas, low, high, strict=True)]
+    shared = spans[0] * spans[1]
+    union = areas[0] + areas[1] - shared
+    positive = union > zero
+    return Select(positive, shared / Select(positive, union, union + 1.0), zero)
+
+
+@kernel_text
+def _lower(
+    out: Any, places: Any, b: Number, i: Number, j: Number, options: SimpleNamespace
+) -> None:
+    """Suppress box j, or lower its score, because of box i."""
+    score, own = T.meta_var((options.score_index, options.id_index))
+    if options.force_suppress or own < 0 or out[b, i, own] == out[b, j, own]:
+        ratio = _ratio(out, b, i, j, options.coord_start)
+        if ratio >= options.iou_threshold:
+            places[b, j] = -1
+            if not options.decays:
+                out[b, j, score] = -1.0
+        elif options.decays:
+            out[b, j, score] *= T.exp(ratio * ratio * (-0.5 / options.soft_nms_sigma))
+            if out[b, j, score] <= options.least:
+                places[b, j] = -1
+
+
+@kernel_text
+def _find_best(
+    chosen: Any,
+    out: Any,
+    places: Any,
+    b: Number,
+    first: Number,
+    end: Number,
+    score: int,
+    least: Any,
+) -> None:
+    """The best of the boxes from `first` on that are not suppressed, or -1."""
+    best = T.decl_buffer((1,), out.dtype)
+    chosen[0] = -1
+    best[0] = least
+    for j in T.serial(first, end):
+        if (places[b, j] >= 0) & (out[b, j, score] > best[0]):
+            chosen[0] = j
+            best[0] = out[b, j, score]
+
+
+@kernel_text
+def _swap(out: Any, places: Any, b: Number, i: Number, j: Number) -> None:
+    place = places[b, i]
+    places[b, i] = places[b, j]
+    places[b, j] = place
+    for f in T.serial(out.shape[2]):
+        number = out[b, i, f]
+        out[b, i, f] = out[b, j, f]
+        out[b, j, f] = number
+
+
+@kernel_text
+def _move_to_front(out: Any, places: Any, indices: Any, b: Number) -> None:
+    """Move the selected rows, or their `indices` instead, to the front."""
+    size = T.meta_var(out.shape[1])
+    total = T.decl_buffer((1,), "int64")
+    total[0] = 0
+    for j in T.serial(size):
+        if places[b, j] >= 0:
+            if indices is not None:
+                places[b, total[0]] = indices[b, places[b, j]]
+            else:
+                for f in T.serial(out.shape[2]):
+                    out[b, total[0], f] = out[b, j, f]
+            total[0] += 1
+    for j in T.serial(total[0], size):
+        if indices is not None:
+            places[b, j] = -1
+        else:
+            _remove(out, places, b, j)
 
 
 def _require_images(

@@ -27,11 +27,12 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import expect
-from relaxpy.ir.te.tensor import Loops as Loops, Number as Number, Tensor, whole as whole, written
+from relaxpy.ir.te.tensor import Number as Number, Tensor, whole as whole
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import MATRICES
+from relaxpy.plugins.importing.loops import Loops as Loops, written
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing

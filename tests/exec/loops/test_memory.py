@@ -23,6 +23,17 @@ def f(X: f32[8, 6], Y: f32[8, 6]):
         B = T.match_buffer(Y[vi * 2 : vi * 2 + 2, 0:6], (2, 6), "float32", offset_factor=1)
         for a, b in T.grid(2, 6):
             B[a, b] = A[a, b] + T.float32(1)
+--- local memory of a loop whose bound a statement names
+def f(A: f32[3, 2], X: f32[8, 4], Y: f32[3, 4]):
+    for r in range(3):
+        n: T.int32 = T.Cast("int32", T.abs(A[r, 0])) % 8
+        A[r, 0] = T.float32(7)
+        for z in range(n):
+            V = T.decl_buffer((n + 4,), "float32")
+            for c in range(4):
+                V[c] = X[z, c]
+            for c in range(4):
+                Y[r, c] = T.Select(V[c] > Y[r, c], V[c], Y[r, c] + V[c])
 --- vector loads and stores are one more loop
 def f(X: f32[16], Y: f32[16]):
     for i in range(4):

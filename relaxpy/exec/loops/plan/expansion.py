@@ -7,11 +7,12 @@ every iteration is a table, which is filled once before the loops.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import cast
 
 from relaxpy.exec.loops.nest.nodes import (
     Axis,
+    Bind,
     Branch,
     Item,
     Local,
@@ -54,8 +55,9 @@ def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
     local: list[Local] = []
     laid_over = {*nest.views, *nest.views.values()}
     uses = Counter(entry.buffer for entry in nest.local)
+    bound = {item.var for item in walk_items(nest.items) if isinstance(item, Bind)}
     for buffer, entry in {entry.buffer: entry for entry in nest.local}.items():
-        if not entry.axes or buffer in laid_over or uses[buffer] > 1 or not _is_fixed(entry):
+        if not entry.axes or buffer in laid_over or uses[buffer] > 1 or not _is_fixed(entry, bound):
             local.append(replace(entry, axes=()))
             continue
         shape = list(buffer.shape)
@@ -92,13 +94,13 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
     return total
 
 
-def _is_fixed(entry: Local) -> bool:
+def _is_fixed(entry: Local, bound: Set[Var]) -> bool:
     """True if the loop bounds and the shape can be hoisted out of the loops safely.
 
-    They depend neither on these loops nor on loads, and have no divisor that may be zero: the
-    bounds of a loop inside an empty one are not evaluated.
+    They depend neither on these loops, on loads, nor on variables that statements bind, and have no
+    divisor that may be zero: the bounds of a loop inside an empty one are not evaluated.
     """
-    variables = {a.var for a in entry.axes}
+    variables = bound | {a.var for a in entry.axes}
     bounds = [b for a in entry.axes for b in (a.start, a.stop)]
     return not any(
         mentions(b, variables)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.ops.definition.registry import R
-from relaxpy.ir.ops.regions import bins, larger, smaller
+from relaxpy.ir.ops.regions import find_bin, larger, smaller
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
+from relaxpy.ir.te.text import T, kernel_text, written
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.te.topi.shapes import FILTERS, double
 from relaxpy.ir.te.topi.transform import reshape
@@ -368,20 +369,33 @@ def ps_roi_pool(
     dtype = wide_dtype(x)
     image, boxes = (cx.emit(cx.tensor(item, dtype)) for item in (x, rois))
 
-    def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
-        with k.every(out.shape) as (r, c, i, j):
-            (y0, high), (z0, wide), n = bins(
-                k, x.shape[2:], rois, r, (i, j), out.shape[2:], scale, 0
-            )
-            total = k.local(ops.const(0.0, dtype))
-            channel = (c * rows + i) * columns + j
-            with k.loop(high, start=y0) as y, k.loop(wide, start=z0) as z:
-                k.store(total, 0, total[0] + x[n, channel, y, z])
-            area = larger(high * wide, ops.const(1, "int64"))
-            k.store(out, (r, c, i, j), total[0] / ops.cast_to(area, dtype))
+    outputs = {"out": (tuple(map(as_size, cx.result_shape(0))), dtype)}
 
-    (found,) = kernel(cx, "ps_roi_pool", [(cx.result_shape(0), dtype)], [image, boxes], write)
+    def means(x: Tensor, rois: Tensor) -> Tensor:
+        inputs = {"x": x, "rois": rois}
+        return written("ps_roi_pool", outputs, inputs, _means_of_bins, scale=scale)[0]
+
+    found = cx.te(means, image, boxes, name="ps_roi_pool")
     return found, _channels(cx)
+
+
+@kernel_text
+def _means_of_bins(x: Any, rois: Any, out: Any, scale: float) -> None:
+    rows, columns = T.meta_var(out.shape[2:])
+    for r, c, i, j in T.grid(*out.shape):
+        down, across = [T.decl_buffer((2,), "int64") for _ in range(2)]
+        left, top, right, bottom = T.meta_var([rois[r, k] * scale for k in range(1, 5)])
+        find_bin(down, top, bottom, i, rows, x.shape[2], 0)
+        find_bin(across, left, right, j, columns, x.shape[3], 0)
+        total = T.decl_buffer((1,), x.dtype)
+        total[0] = 0.0
+        for y in T.serial(down[0], down[1]):
+            for z in T.serial(across[0], across[1]):
+                channel = T.meta_var((c * rows + i) * columns + j)
+                total[0] += x[T.Cast("int64", rois[r, 0]), channel, y, z]
+        high = larger(down[1] - down[0], T.int64(0))
+        wide = larger(across[1] - across[0], T.int64(0))
+        out[r, c, i, j] = total[0] / T.Cast(x.dtype, larger(high * wide, T.int64(1)))
 
 
 @converter("nms", namespace="torchvision")
