@@ -190,7 +190,7 @@ def ranked(
 def _ranked(
     data: Any,
     sizes: Row,
-    lengths: Row,
+    lengths: Any,
     kind: str,
     at: Any,
     kept: Any,
@@ -276,7 +276,7 @@ def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
 
 _WIDE: Final = "float64"
 """The datatype in which scores are compared with their limit, so that it is not rounded."""
-_LATEST: Final = ops.const((1 << 31) - 1, "int32")
+_LATEST: Final = (1 << 31) - 1
 """A position after all others."""
 _LANES: Final = 16
 """The number of lanes that are compared at once."""
@@ -344,8 +344,8 @@ def _suppress(
         _clear(valid, -math.inf)
         _each_class(
             *operands,
-            lambda b, c: _sort(scores, b, c, lowest, valid, order, ranks, all_ranks, place),
-            lambda: _pop_sorted(box, number_of_boxes, valid, order, place),
+            fill=lambda b, c: _sort(scores, b, c, lowest, valid, order, ranks, all_ranks, place),
+            pop=lambda: _pop_sorted(box, number_of_boxes, valid, order, place),
         )
     else:
         groups = T.meta_var((number_of_boxes // (_GROUP * _LANES) + 1) * _LANES)
@@ -362,8 +362,10 @@ def _suppress(
         _clear(best, -math.inf)
         _each_class(
             *operands,
-            lambda b, c: _group(scores, b, c, lowest, valid, best, last, place),
-            lambda: _pop_grouped(box, number_of_boxes, valid, best, top, first, lines, last, place),
+            fill=lambda b, c: _group(scores, b, c, lowest, valid, best, last, place),
+            pop=lambda: _pop_grouped(
+                box, number_of_boxes, valid, best, top, first, lines, last, place
+            ),
         )
 
 
@@ -566,7 +568,7 @@ def _pop_grouped(
         is_next = T.meta_var([(valid[group, n] == score) & (n > place[1]) for n in numbers])
         found = T.meta_var(
             [
-                T.Select(p, T.Cast("int32", n), _LATEST)
+                T.Select(p, T.Cast("int32", n), T.int32(_LATEST))
                 for p, n in zip(is_next, numbers, strict=True)
             ]
         )
@@ -606,7 +608,7 @@ def _find_group(best: Any, top: Any, first: Any, lines: Any, last: Any, place: A
     last[1] = top[-1][0]
     for lane in T.vectorized(number(_LANES)):
         group = T.meta_var(lines[lane] * _LANES + T.Cast("int32", lane))
-        first[0][lane] = T.Select(top[0][lane] == last[1], group, _LATEST)
+        first[0][lane] = T.Select(top[0][lane] == last[1], group, T.int32(_LATEST))
     _fold(first, _least)
     place[0] = first[-1][0]
 
@@ -731,7 +733,7 @@ def median(builder: BlockBuilder, call: Call) -> Expr:
     axes = tuple(range(rank)) if axis is None else rules.normal_axes(axis, rank)
     lengths = [shape[n] for n in axes]
     size = math.prod(n.value if isinstance(n, IntImm) else 0 for n in lengths)
-    if not 0 < size <= _LATEST.value:
+    if not 0 < size <= _LATEST:
         return call
     fields = ("values", "indices") if axis is not None and len(axes) == 1 else ("values",)
     options = None, axes, fields, attrs["keepdims"]
@@ -750,7 +752,7 @@ def nth_index(builder: BlockBuilder, call: Call) -> Expr:
     size = shape[axis]
     if kept and not all(map(rules.same, kept, (*shape[:axis], rules.one(), *shape[axis + 1 :]))):
         return call
-    if not isinstance(size, IntImm) or not 0 < size.value <= _LATEST.value:
+    if not isinstance(size, IntImm) or not 0 < size.value <= _LATEST:
         return call
     return rules.te_kernel(builder, ranked, "nth_index", *call.args, (axis,), ("indices",), True)
 

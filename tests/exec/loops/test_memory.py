@@ -29,7 +29,7 @@ def f(A: f32[3, 2], X: f32[8, 4], Y: f32[3, 4]):
         n: T.int32 = T.Cast("int32", T.abs(A[r, 0])) % 8
         A[r, 0] = T.float32(7)
         for z in range(n):
-            V = T.decl_buffer((n + 4,), "float32")
+            V = T.decl_buffer((4,), "float32")
             for c in range(4):
                 V[c] = X[z, c]
             for c in range(4):
