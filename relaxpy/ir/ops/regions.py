@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce as folded
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
@@ -79,13 +79,7 @@ def _corners(pixels: Any, rests: Any) -> Iterator[tuple[Number, Number, Number, 
 
 @kernel_text
 def _find_bins(
-    bins: Any,
-    points: Any,
-    axis: int,
-    region: tuple[Number, Number],
-    count: Number,
-    ratio: int,
-    least: float | None,
+    bins: Any, points: Any, axis: int, region: Any, count: Any, ratio: int, least: float | None
 ) -> None:
     """Where the bins between two borders of a region begin, the extent of all, and that of a bin.
 
@@ -143,52 +137,34 @@ def averaged(
 
     shape = place(x.shape[1] if channels is None else channels, rows, columns)
     data = transpose(x, [0, 2, 3, 1]) if last else x
-    options = {"pooled": pooled, "ratio": ratio, "scale": scale, "shift": shift, "least": least}
-    [found] = written(
-        "roi_align",
-        {"out": ((rois.shape[0], *shape), dtype)},
-        {"x": data, "rois": rois},
-        _average,
-        index=place,
-        own_channels=channels is not None,
-        is_last=last,
-        greatest=greatest,
-        **options,
-    )
+    options = SimpleNamespace(pooled=pooled, ratio=ratio, scale=scale, shift=shift, least=least)
+    options.index, options.is_last, options.greatest = place, last, greatest
+    options.own_channels = channels is not None
+    outputs = {"out": ((rois.shape[0], *shape), dtype)}
+    [found] = written("roi_align", outputs, {"x": data, "rois": rois}, _average, options=options)
     return transpose(found, [0, 3, 1, 2]) if last else found
 
 
 @kernel_text
-def _average(
-    x: Any,
-    rois: Any,
-    out: Any,
-    index: Callable[[Number, Number, Number], tuple[Number, ...]],
-    pooled: tuple[Number, Number],
-    ratio: int,
-    scale: float,
-    shift: float,
-    least: float | None,
-    own_channels: bool,
-    is_last: bool,
-    greatest: str,
-) -> None:
-    sizes = T.meta_var(x.shape[1:3] if is_last else x.shape[2:])
-    channels = T.meta_var(out.shape[3 if is_last else 1])
-    combine = T.meta_var(larger if greatest == "terms" else operator.add)
+def _average(x: Any, rois: Any, out: Any, options: SimpleNamespace) -> None:
+    sizes = T.meta_var(x.shape[1:3] if options.is_last else x.shape[2:])
+    channels = T.meta_var(out.shape[3 if options.is_last else 1])
+    combine = T.meta_var(larger if options.greatest == "terms" else operator.add)
     for r in T.serial(out.shape[0]):
         bins, points = T.decl_buffer((2, 3), x.dtype), T.decl_buffer((2,), "int64")
         number, divisor = T.decl_buffer((1,), "int64"), T.decl_buffer((1,), x.dtype)
-        left, top, right, bottom = T.meta_var([rois[r, k] * scale - shift for k in range(1, 5)])
-        _find_bins(bins, points, 0, (top, bottom), pooled[0], ratio, least)
-        _find_bins(bins, points, 1, (left, right), pooled[1], ratio, least)
+        left, top, right, bottom = T.meta_var(
+            [rois[r, k] * options.scale - options.shift for k in range(1, 5)]
+        )
+        _find_bins(bins, points, 0, (top, bottom), options.pooled[0], options.ratio, options.least)
+        _find_bins(bins, points, 1, (left, right), options.pooled[1], options.ratio, options.least)
         number[0] = _int(rois[r, 0])
         count = T.meta_var(points[0] * points[1])
-        divisor[0] = count if own_channels else larger(count, T.int64(1))
+        divisor[0] = count if options.own_channels else larger(count, T.int64(1))
         for (*at,) in T.grid(*out.shape[1:]):
             out[r, *at] = 0.0
         # A point has the same place and weights in each channel.
-        for i, j, a, b in T.grid(*pooled, points[0], points[1]):
+        for i, j, a, b in T.grid(*options.pooled, points[0], points[1]):
             place = T.decl_buffer((2,), x.dtype)
             _find_point(place, bins, points, (i, j), (a, b))
             is_near = T.meta_var(_is_near(sizes, place[0], place[1]))
@@ -197,28 +173,32 @@ def _average(
                 _find_corners(pixels, rests, 0, place, sizes[0])
                 _find_corners(pixels, rests, 1, place, sizes[1])
                 for c in T.serial(channels):
-                    at = T.meta_var((r, *index(c, i, j)))
-                    channel = T.meta_var((c * pooled[0] + i) * pooled[1] + j if own_channels else c)
+                    at = T.meta_var((r, *options.index(c, i, j)))
+                    channel = T.meta_var(
+                        (c * options.pooled[0] + i) * options.pooled[1] + j
+                        if options.own_channels
+                        else c
+                    )
                     terms = T.meta_var(
                         [
-                            x[number[0], *index(channel, u, v)] * weight * factor
+                            x[number[0], *options.index(channel, u, v)] * weight * factor
                             for u, v, weight, factor in _corners(pixels, rests)
                         ]
                     )
-                    if greatest:
-                        kept = T.decl_buffer((channels if is_last else 1,), x.dtype)
-                        value = T.meta_var(kept[c if is_last else 0])
-                        kept[c if is_last else 0] = folded(combine, terms)
+                    if options.greatest:
+                        kept = T.decl_buffer((channels if options.is_last else 1,), x.dtype)
+                        value = T.meta_var(kept[c if options.is_last else 0])
+                        kept[c if options.is_last else 0] = folded(combine, terms)
                         is_more = T.meta_var(((a == 0) & (b == 0)) | (value > out[at]))
                         out[at] = T.Select(is_more, value, out[at])
                     else:
                         out[at] += folded(combine, terms)
-            if greatest != "" and T.Not(is_near):
+            if options.greatest != "" and T.Not(is_near):
                 for c in T.serial(channels):
-                    at = T.meta_var((r, *index(c, i, j)))
+                    at = T.meta_var((r, *options.index(c, i, j)))
                     is_more = T.meta_var(((a == 0) & (b == 0)) | (out[at] < 0.0))
                     out[at] = T.Select(is_more, 0.0, out[at])
-        if not greatest:
+        if not options.greatest:
             for (*at,) in T.grid(*out.shape[1:]):
                 out[r, *at] /= divisor[0]
 
@@ -247,22 +227,15 @@ def averaged_gradients(
     """The gradients of `averaged`, or of its `greatest` values, by the image and the borders."""
     outputs = {"by_x": (x.shape, str(x.dtype)), "by_rois": (rois.shape, str(rois.dtype))}
     inputs = {"gradient": gradient, "x": x, "rois": rois}
-    options: Any = {"scale": scale, "ratio": ratio, "least": least, "greatest": greatest}
-    by_x, by_rois = written("roi_align_backward", outputs, inputs, _average_gradients, **options)
+    options = SimpleNamespace(scale=scale, ratio=ratio, least=least, greatest=greatest)
+    name = "roi_align_backward"
+    by_x, by_rois = written(name, outputs, inputs, _average_gradients, options=options)
     return by_x, by_rois
 
 
 @kernel_text
 def _average_gradients(
-    gradient: Any,
-    x: Any,
-    rois: Any,
-    by_x: Any,
-    by_rois: Any,
-    scale: float,
-    ratio: int,
-    least: float | None,
-    greatest: bool,
+    gradient: Any, x: Any, rois: Any, by_x: Any, by_rois: Any, options: SimpleNamespace
 ) -> None:
     sizes = T.meta_var(x.shape[2:])
     _clear(by_x)
@@ -270,16 +243,16 @@ def _average_gradients(
     for r in T.serial(rois.shape[0]):
         bins, points = T.decl_buffer((2, 3), x.dtype), T.decl_buffer((2,), "int64")
         number, count = T.decl_buffer((1,), "int64"), T.decl_buffer((1,), x.dtype)
-        left, top, right, bottom = T.meta_var([rois[r, k] * scale for k in range(1, 5)])
-        _find_bins(bins, points, 0, (top, bottom), gradient.shape[2], ratio, least)
-        _find_bins(bins, points, 1, (left, right), gradient.shape[3], ratio, least)
+        left, top, right, bottom = T.meta_var([rois[r, k] * options.scale for k in range(1, 5)])
+        _find_bins(bins, points, 0, (top, bottom), gradient.shape[2], options.ratio, options.least)
+        _find_bins(bins, points, 1, (left, right), gradient.shape[3], options.ratio, options.least)
         number[0] = _int(rois[r, 0])
         n = T.meta_var(number[0])
         count[0] = points[0] * points[1]
         for c, i, j in T.grid(*gradient.shape[1:]):
             chosen = T.decl_buffer((1,), "int64")
             chosen[0] = -1
-            if greatest:
+            if options.greatest:
                 most = T.decl_buffer((1,), x.dtype)
                 most[0] = 0.0
                 for a, b in T.grid(points[0], points[1]):
@@ -302,9 +275,13 @@ def _average_gradients(
             for a, b in T.grid(points[0], points[1]):
                 place = T.decl_buffer((2,), x.dtype)
                 _find_point(place, bins, points, (i, j), (a, b))
-                is_used = chosen[0] == a * points[1] + b if greatest else True
+                is_used = chosen[0] == a * points[1] + b if options.greatest else True
                 if _is_near(sizes, place[0], place[1]) & is_used:
-                    g = gradient[r, c, i, j] if greatest else gradient[r, c, i, j] / count[0]
+                    g = (
+                        gradient[r, c, i, j]
+                        if options.greatest
+                        else gradient[r, c, i, j] / count[0]
+                    )
                     pixels, rests = T.decl_buffer((2, 2), "int64"), T.decl_buffer((2,), x.dtype)
                     _find_corners(pixels, rests, 0, place, sizes[0])
                     _find_corners(pixels, rests, 1, place, sizes[1])
@@ -318,10 +295,12 @@ def _average_gradients(
                     by_x[n, c, below, after] += g * p * q
                     u0, u1 = x[n, c, above, before], x[n, c, above, after]
                     v0, v1 = x[n, c, below, before], x[n, c, below, after]
-                    by_y = g * ((v0 - u0) * (1.0 - q) + (v1 - u1) * q) * scale
-                    by_z = g * ((u1 - u0) * (1.0 - p) + (v1 - v0) * p) * scale
-                    part_down = _part(bins[0, 1], points[0], gradient.shape[2], i, a, least)
-                    part_across = _part(bins[1, 1], points[1], gradient.shape[3], j, b, least)
+                    by_y = g * ((v0 - u0) * (1.0 - q) + (v1 - u1) * q) * options.scale
+                    by_z = g * ((u1 - u0) * (1.0 - p) + (v1 - v0) * p) * options.scale
+                    part_down = _part(bins[0, 1], points[0], gradient.shape[2], i, a, options.least)
+                    part_across = _part(
+                        bins[1, 1], points[1], gradient.shape[3], j, b, options.least
+                    )
                     _add_by_borders(by_rois, r, 2, T.Select(place[0] > 0.0, by_y, 0.0), part_down)
                     _add_by_borders(by_rois, r, 1, T.Select(place[1] > 0.0, by_z, 0.0), part_across)
 
@@ -461,14 +440,7 @@ def suppressed(
 
 @kernel_text
 def _suppress(
-    data: Any,
-    order: Any,
-    count: Any,
-    indices: Any,
-    out: Any,
-    places: Any,
-    kept: Any,
-    options: SimpleNamespace,
+    data: Any, order: Any, count: Any, indices: Any, out: Any, places: Any, kept: Any, options: Any
 ) -> None:
     batch, size, fields = T.meta_var(data.shape)
     score = T.meta_var(options.score_index)
@@ -549,14 +521,7 @@ def _lower(
 
 @kernel_text
 def _find_best(
-    chosen: Any,
-    out: Any,
-    places: Any,
-    b: Number,
-    first: Number,
-    end: Number,
-    score: int,
-    least: Any,
+    chosen: Any, out: Any, places: Any, b: Any, first: Any, end: Any, score: int, least: Any
 ) -> None:
     """The best of the boxes from `first` on that are not suppressed, or -1."""
     best = T.decl_buffer((1,), out.dtype)

@@ -343,9 +343,9 @@ def _suppress(
         ranks, all_ranks = [T.decl_buffer((lanes,), "int32") for _ in range(2)]
         _clear(valid, -math.inf)
         _each_class(
-            *operands,
-            fill=lambda b, c: _sort(scores, b, c, lowest, valid, order, ranks, all_ranks, place),
-            pop=lambda: _pop_sorted(box, number_of_boxes, valid, order, place),
+            operands,
+            lambda b, c: _sort(scores, b, c, lowest, valid, order, ranks, all_ranks, place),
+            lambda: _pop_sorted(box, number_of_boxes, valid, order, place),
         )
     else:
         groups = T.meta_var((number_of_boxes // (_GROUP * _LANES) + 1) * _LANES)
@@ -361,11 +361,9 @@ def _suppress(
         _clear(valid, -math.inf)
         _clear(best, -math.inf)
         _each_class(
-            *operands,
-            fill=lambda b, c: _group(scores, b, c, lowest, valid, best, last, place),
-            pop=lambda: _pop_grouped(
-                box, number_of_boxes, valid, best, top, first, lines, last, place
-            ),
+            operands,
+            lambda b, c: _group(scores, b, c, lowest, valid, best, last, place),
+            lambda: _pop_grouped(box, number_of_boxes, valid, best, top, first, lines, last, place),
         )
 
 
@@ -377,22 +375,12 @@ def _clear(buffer: Any, value: float) -> None:
 
 
 @kernel_text
-def _each_class(
-    boxes: Any,
-    scores: Any,
-    limit: Number,
-    ratio: Number,
-    indices: Any,
-    totals: Any,
-    values: Any,
-    box: Any,
-    fill: Callable[[Number, Number], None],
-    pop: Callable[[], None],
-) -> None:
+def _each_class(operands: Any, fill: Callable[[Number, Number], None], pop: Any) -> None:
     """Keep the boxes that `pop` finds, unless those that were kept overlap them too much.
 
     Of the boxes that are kept, two coordinates of two corners each, and their areas, are known.
     """
+    boxes, scores, limit, ratio, indices, totals, values, box = T.meta_var(operands)
     blocks = T.meta_var(boxes.shape[1] // (_ROWS * _LANES) + 1)
     kept = T.decl_buffer((5, blocks, _ROWS, _LANES), _at_least_float32(boxes))
     own = T.decl_buffer((5,), _at_least_float32(boxes))
@@ -432,10 +420,10 @@ def _each_class(
 def _add_if_free(
     is_free: Any,
     boxes: Any,
-    b: Number,
-    box: Number,
-    count: Number,
-    ratio: Number,
+    b: Any,
+    box: Any,
+    count: Any,
+    ratio: Any,
     own: Any,
     kept: Any,
     covers: Any,
@@ -616,9 +604,9 @@ def _find_group(best: Any, top: Any, first: Any, lines: Any, last: Any, place: A
 @kernel_text
 def _sort(
     scores: Any,
-    b: Number,
-    c: Number,
-    lowest: Number,
+    b: Any,
+    c: Any,
+    lowest: Any,
     valid: Any,
     order: Any,
     ranks: Any,
