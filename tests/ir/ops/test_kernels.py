@@ -2,22 +2,23 @@
 
 import inspect
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pytest
 
+import relaxpy.exec.runtime.operators  # noqa: F401 (their columns `runtime`)
 from relaxpy.exec.api.compile import compile
 from relaxpy.ir import DataType, Op, assert_structural_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.ops.definition.registry import registered_ops
+from relaxpy.ir.ops.definition.signature import Parameter
 from relaxpy.ir.passes.legalize import LegalizeOps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.script import from_source
 from tests.ir.ops.cases import CASES, WITHOUT_ROWS, Case
 from tests.ir.ops.comparison import check, define
-from tests.ir.ops.variants import program
-from tests.rows import draw
+from tests.ir.ops.variants import drawn_with_each_choice, program
 
 #: Operators of which no kernel is left: ranges of literals are constants, the others are bounds.
 FOLDED = {"relax.arange", "relax.grad.no_grad"}
@@ -45,29 +46,20 @@ def assert_datatypes(found: Any, function: rx.StructInfo | None) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "symbolic" in metafunc.fixturenames:
-        rows = [
-            (case, symbolic)
-            for case in CASES
-            for symbolic in (False, True)
-            if not (symbolic and "numbers" in case.needs)
-        ]
-        drawn = draw(
-            metafunc.config, rows, lambda row: row[0].operator, lambda row: row[0].choices()
-        )
-        ids = [f"{case.name}-{'symbolic' if symbolic else 'static'}" for case, symbolic in drawn]
-        metafunc.parametrize(("case", "symbolic"), drawn, ids=ids)
+    if "knowledge" in metafunc.fixturenames:
+        drawn = drawn_with_each_choice(metafunc.config)
+        metafunc.parametrize(("case", "knowledge"), drawn.values(), ids=drawn.keys())
 
 
-def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
-    module = program(case, "symbolic" if symbolic else "static")
+def test_the_kernel_computes_the_definition(case: Case, knowledge: str) -> None:
+    module = program(case, knowledge)
     lowered = LegalizeOps()(module)
     assert_structural_equal(from_source(lowered.script()), lowered)
     calls = [node for node in walk(lowered["main"]) if isinstance(node, rx.Call)]
     with np.errstate(all="ignore"):
         definition = define(case.expected, case.inputs)
         for target in ("reference", "numpy"):
-            if target == "reference" or not symbolic:
+            if target == "reference" or knowledge == "static":
                 executable = compile(lowered, target)
                 found = executable["main"](*case.inputs)
                 check(found, definition, case.roundings)
@@ -111,3 +103,23 @@ def test_every_operator_is_compared_or_has_a_reason_not_to_be() -> None:
     excused = {f"relax.{name}" for name in WITHOUT_ROWS}
     assert compared | excused == registered
     assert not compared & excused
+
+
+def values_that_are_named(attribute: Parameter) -> Iterator[object]:
+    """The values of an attribute that its type lists: of a Literal, and True and False."""
+    for choice in attribute.choices:
+        yield from (True, False) if choice is bool else ()
+        yield from get_args(choice) if get_origin(choice) is Literal else ()
+
+
+def test_each_value_of_an_attribute_is_compared() -> None:
+    compared = {(case.operator, *choice) for case in CASES for choice in case.choices()}
+    declared = {
+        (name, attribute.name, str(value))
+        for name in {case.operator for case in CASES}
+        for attribute in registered_ops()[name].signature.attributes.values()
+        for value in values_that_are_named(attribute)
+    }
+    assert ("relax.unique", "sorted", "False") in declared
+    assert ("relax.scatter_nd", "reduction", "mean") in declared
+    assert declared - compared == set()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import DataType, IRModule, Op
@@ -16,8 +17,9 @@ from relaxpy.ir.ops.definition.registry import registered_ops
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
-from tests.ir.ops.cases import Array, Case
+from tests.ir.ops.cases import CASES, Array, Case
 from tests.ir.ops.comparison import is_float
+from tests.rows import draw
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -52,6 +54,18 @@ def is_possible(case: Case, knowledge: str) -> bool:
     """Whether so little may be known of the operands."""
     needs = {"symbolic": {"numbers"}, "rank": {"shape"}, "unknown": {"shape", "rank", "dtype"}}
     return not needs.get(knowledge, set()) & set(case.needs)
+
+
+def drawn_with_each_choice(config: pytest.Config) -> dict[str, tuple[Case, str]]:
+    """Rows with known or symbolic sizes, each choice of an attribute among them, by their names."""
+    table = [
+        (case, knowledge)
+        for case in CASES
+        for knowledge in ("static", "symbolic")
+        if is_possible(case, knowledge)
+    ]
+    drawn = draw(config, table, lambda row: row[0].operator, lambda row: row[0].choices())
+    return {f"{case.name}-{knowledge}": (case, knowledge) for case, knowledge in drawn}
 
 
 def values_of(case: Case) -> list[int]:

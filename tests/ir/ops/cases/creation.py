@@ -15,6 +15,7 @@ def cases() -> Iterator[Case]:
     yield case("zeros", "shape", nothing, lambda: np.zeros((2, 3)), (2, 3), "float32")
     yield case("ones", "empty", nothing, lambda: np.ones((0, 3)), (0, 3), "int64")
     yield case("zeros_like", "dtype", (x,), np.zeros_like, "bool")
+    yield case("zeros_like", "default", (x,), np.zeros_like)
     yield case("ones_like", "dtype", (x,), np.ones_like)
     yield same("full", "number", nothing, np.full, (2,), 2.5)
     yield Case(

@@ -50,14 +50,21 @@ def cases() -> Iterator[Case]:
     yield from _case("nothing", x, grid[..., :0])
     far = np.array([1e30, -1e30, 3.0, -1.0], "float32").reshape(1, 2, 1, 2)
     yield from _case("far away", x, far, padding_mode="border", method="nearest")
+    small = floats(1, 2, 1, 2, seed=5), floats(1, 2, 2, 3), floats(1, 2, 1, 2, seed=2) * 1.4
+    rows: list[tuple[str, tuple[Array, ...], dict[str, Any]]] = []
     for method, padding in itertools.product(
         ("nearest", "bilinear", "bicubic"), ("zeros", "border", "reflection")
     ):
         attrs = {"method": method, "padding_mode": padding, "align_corners": False}
+        rows.append((f"{method} {padding}", small, attrs))
+    rows.append(("corners", small, {"padding_mode": "reflection", "align_corners": True}))
+    deep = floats(1, 1, 1, 1, 2, seed=5), volume, places[:, :, :1, :, :2]
+    rows.append(("volume", deep, {"layout": "NCDHW", "align_corners": False}))
+    for label, inputs, attrs in rows:
         yield Case(
             "relax.grad.grid_sample_backward",
-            f"{method} {padding}",
-            (floats(1, 2, 2, 3, seed=5), x, grid * 2),
+            label,
+            inputs,
             lambda g, v, w, a=attrs: op.grad.grid_sample_backward(g, v, w, **a),
             lambda g, v, w, a=attrs: backward(g, v, w, **a),
             only=("values", "shape", "dtype"),  # whose differences are exact enough

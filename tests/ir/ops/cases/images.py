@@ -47,6 +47,7 @@ def _case(
 
 
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+ROUNDINGS = ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def cases() -> Iterator[Case]:
@@ -64,7 +65,7 @@ def cases() -> Iterator[Case]:
         }
         yield _case(f"{method} crop", x, (3, 8), **crop)
         yield _case(f"{method} middle", x, (1, 1), **crop)
-    for rounding in ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+    for rounding in ROUNDINGS:
         for mode in ("half_pixel", "asymmetric", "align_corners"):
             given = {"rounding_method": rounding, "coordinate_transformation_mode": mode}
             yield _case(f"{rounding} {mode}", x, (2, 10), method="nearest_neighbor", **given)
@@ -93,6 +94,12 @@ def cases() -> Iterator[Case]:
     volume = floats(1, 2, 2, 3, 4)
     for method in ("nearest_neighbor", "linear", "cubic"):
         yield _case(f"{method}", volume, (3, 2, 5), layout="NCDHW", method=method)
+    for mode in MODES:
+        given = {"method": "linear", "coordinate_transformation_mode": mode}
+        yield _case(mode, volume, (3, 1, 5), layout="NCDHW", **given)
+    for rounding in ROUNDINGS:
+        given = {"rounding_method": rounding, "coordinate_transformation_mode": "asymmetric"}
+        yield _case(rounding, volume, (1, 6, 3), "NCDHW", method="nearest_neighbor", **given)
     yield _case("NDHWC", volume, (2, 3, 3), layout="NDHWC")
     yield _case(
         "crop",
@@ -115,30 +122,39 @@ def _backward() -> Iterator[Case]:
         out = list(shape)
         for letter, new in zip([v for v in "DHW" if v in layout], size, strict=True):
             out[layout.index(letter)] = new
-        for method in ("nearest_neighbor", "linear", "cubic"):
+        crop = {
+            "coordinate_transformation_mode": CROP,
+            "roi": (0.25, -0.5, 0.0)[: len(size)] + (0.75, 1.25, 1.0)[: len(size)],
+        }
+        settings: dict[str, dict[str, Any]] = {
+            **{method: {"method": method} for method in ("nearest_neighbor", "linear", "cubic")},
+            **{mode: {"coordinate_transformation_mode": mode} for mode in MODES},
+            "crop": crop,
+        }
+        for rounding in ROUNDINGS:
+            settings[rounding] = {"method": "nearest_neighbor", "rounding_method": rounding}
+        for label, attrs in settings.items():
 
             def expected(
                 g: Array,
                 x: Array,
                 size: Sequence[int] = size,
                 layout: str = layout,
-                method: str = method,
+                attrs: dict[str, Any] = attrs,
             ) -> Array:
                 total = np.zeros(x.shape)
                 for index in np.ndindex(*x.shape):
                     unit = np.zeros(x.shape)
                     unit[index] = 1
-                    total[index] = (g * resized(unit, size, layout, method=method)).sum()
+                    total[index] = (g * resized(unit, size, layout, **attrs)).sum()
                 return total
 
             name = f"resize{len(size)}d_backward"
             yield Case(
                 f"relax.grad.{name}",
-                f"{layout} {method}",
+                f"{layout} {label}",
                 (floats(*out, seed=1), floats(*shape)),
-                lambda g, x, n=name, y=layout, m=method: getattr(op.grad, n)(
-                    g, x, layout=y, method=m
-                ),
+                lambda g, x, n=name, y=layout, a=attrs: getattr(op.grad, n)(g, x, layout=y, **a),
                 expected,
                 only=("values", "shape"),
             )

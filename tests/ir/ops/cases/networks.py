@@ -280,7 +280,7 @@ def _losses() -> Iterator[Case]:
                 out[index] = np.sum(g * np.asarray(_nll(unit, t, w, r, 1)))
             return out
 
-        for reduction in ("none", "mean"):
+        for reduction in ("none", "sum", "mean"):
             shape = t.shape if reduction == "none" else ()
             yield Case(
                 "relax.grad.nll_loss_backward",
@@ -369,6 +369,15 @@ def _attention() -> Iterator[Case]:
                 getattr(op.nn, name),
                 _attended,
             )
+    for mask in ("TopLeft", "BottomRight"):
+        yield Case(
+            "relax.nn.attention_bias",
+            f"bias {mask}",
+            (*plain, floats(1, 2, 2, 3, seed=3)),
+            lambda *v, m=mask: op.nn.attention_bias(*v, causal_mask=m),
+            lambda *v, m=mask: _attended(*v, causal=m),
+            only=("values",),  # what is masked may be multiplied by 0
+        )
 
 
 def _sequence_attention() -> Iterator[Case]:

@@ -138,11 +138,13 @@ def _scatter(data: Array, indices: Array, updates: Array, axis: int, reduction: 
         count[key] += 1
         name = "add" if reduction == "mean" else reduction
         out[key] = UFUNCS[name](out[key], updates[index])
-    if reduction == "mean":
-        if out.dtype == bool:
-            raise TypeError("Booleans have no mean")
-        return out / count if out.dtype.kind == "f" else out // count
-    return out
+    return _mean(out, count) if reduction == "mean" else out
+
+
+def _mean(total: Array, count: Array) -> Array:
+    if total.dtype == bool:
+        raise TypeError("Booleans have no mean")
+    return total / count if total.dtype.kind == "f" else total // count
 
 
 def _scattered() -> Iterator[Case]:
@@ -194,22 +196,24 @@ def _scattered() -> Iterator[Case]:
 
 
 def _scatter_nd(data: Array, indices: Array, updates: Array, reduction: str) -> Array:
-    out = data.copy()
+    out, count = data.copy(), np.ones(data.shape)
+    function = UFUNCS["add" if reduction == "mean" else reduction]
     for index in np.ndindex(*indices.shape[:-1]):
         key = tuple(indices[index])
+        count[key] += 1
         if out[key].ndim:
             pairs = zip(out[key].ravel(), updates[index].ravel(), strict=True)
-            out[key] = np.array([UFUNCS[reduction](a, b) for a, b in pairs]).reshape(out[key].shape)
+            out[key] = np.array([function(a, b) for a, b in pairs]).reshape(out[key].shape)
         else:
-            out[key] = UFUNCS[reduction](out[key], updates[index])
-    return out
+            out[key] = function(out[key], updates[index])
+    return _mean(out, count) if reduction == "mean" else out
 
 
 def _positions() -> Iterator[Case]:
     x = floats(3, 4)
     elements = np.array([[0, 1], [2, -1], [1, 0]], "int64")
     rows = np.array([[[2], [0]]], "int64")
-    for reduction in UFUNCS:
+    for reduction in (*UFUNCS, "mean"):
         for label, indices, shape in (("elements", elements, (3,)), ("rows", rows, (1, 2, 4))):
             yield same(
                 "scatter_nd",
@@ -220,7 +224,7 @@ def _positions() -> Iterator[Case]:
                 needs=("numbers",) if label == "elements" else (),
             )
     twice = np.array([[1], [-2]], "int64")
-    for reduction in UFUNCS:
+    for reduction in (*UFUNCS, "mean"):
         yield same(
             "scatter_nd",
             f"{reduction} twice",

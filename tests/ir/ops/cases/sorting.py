@@ -142,6 +142,13 @@ def _looked_up() -> Iterator[Case]:
             np.array([(v == n).sum() for n in np.unique(v)]),
         ),
     )
+    yield case(
+        "unique",
+        "in the order of the elements",
+        (repeated,),
+        lambda v: np.array([*dict.fromkeys(v.ravel().tolist())], v.dtype),
+        False,
+    )
     yield same("unique", "rows", (repeated[[0, 1, 0]],), np.unique, return_counts=True, axis=0)
     sparse = np.array([[0, 1.5, 0], [-2, 0, np.nan]], "float32")
     for label, y in {

@@ -506,6 +506,17 @@ POOLS: list[tuple[str, dict[str, Any]]] = [
         {"pool_size": 2, "strides": (1, 5), "layout": "NHWC2h", "padding": (0, 0, 1, 0)},
     ),
 ]
+#: What is the default of one of the operators, and not of another.
+OTHERWISE: dict[str, dict[str, Any]] = {
+    f"ceil_mode {ceil}, counted {counted}": {
+        "pool_size": 2,
+        "strides": 3,
+        "padding": 1,
+        "ceil_mode": ceil,
+        "count_include_pad": counted,
+    }
+    for ceil, counted in ((True, False), (False, True))
+}
 
 
 def _pools() -> Iterator[Case]:
@@ -530,6 +541,9 @@ def _pools() -> Iterator[Case]:
             "NWC", line, kind, pool_size=2, padding=(0, 1), layout="NWC", ceil_mode=True
         )
         yield _pool_case("padded", cube, kind, pool_size=(2, 3, 1), padding=(1, 1, 0), strides=2)
+        for label, other in OTHERWISE.items():
+            yield _pool_case(label, line, kind, **other)
+            yield _pool_case(label, cube, kind, **other)
         yield _pool_case(
             "NDHWC", cube, kind, pool_size=2, layout="NDHWC", padding=(0, 1, 0, 1, 0, 0)
         )
@@ -680,6 +694,7 @@ def _backward_pools() -> Iterator[Case]:
         ("padded", line, {"pool_size": 3, "strides": 2, "padding": 1}),
         ("NWC", line, {"pool_size": 2, "layout": "NWC", "out_layout": "WNC"}),
         ("padded", cube, {"pool_size": (2, 3, 1), "padding": (0, 1, 0), "strides": (1, 2, 1)}),
+        *((label, data, attrs) for label, attrs in OTHERWISE.items() for data in (line, cube)),
     ]
     for label, data, attrs in rows:
         count = data.ndim - 2
