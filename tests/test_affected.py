@@ -24,6 +24,7 @@ TESTS = {
     [
         ("relaxpy/exec/program/graph/emit.py", "tests/exec/test_fast_paths.py"),
         ("relaxpy/exec/native/calls/entry.py", "tests/exec/native/test_entry.py"),
+        ("relaxpy/exec/program/lower/python_module.py", "tests/exec/program/test_outline.py"),
         ("relaxpy/exec/runtime/registry.py", "tests/exec/test_registry.py"),
         ("relaxpy/ir/serialize.py", "tests/ir/test_serialize.py"),
         ("relaxpy/ir/arith/prove.py", "tests/ir/arith/test_rewrites.py"),

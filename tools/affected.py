@@ -9,7 +9,8 @@ How likely a file of tests is to fail is a sum over the changed modules:
 - it is the file of that module's name, or an area of tools/mutants.py has both;
 - it imports the module, or mentions names that the module defines, rare names more than common;
 - it is in the folder of that name, as tests/ir/ops is for relaxpy/ir/ops. What the others leave of
-  the time is for these, the quickest first, and then for any.
+  the time is for these, and then for any: first those whose own names are words of the module, as
+  test_outline.py is of a module with a function `_outline`, then the quickest.
 
 A change of the tests themselves, of their helpers or of data runs what it changes, and what
 imports it.
@@ -85,6 +86,11 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text))
 
 
+def parts_of(text: str) -> set[str]:
+    """The words that names in a text are made of."""
+    return {part for name in words_of(text) for part in name.lower().split("_") if part}
+
+
 def scores(changed: Iterable[str], tests: Mapping[str, str]) -> Counter[str]:
     """How likely each file of tests is to fail; `tests` has their texts."""
     words = {file: words_of(text) for file, text in tests.items()}
@@ -99,11 +105,13 @@ def scores(changed: Iterable[str], tests: Mapping[str, str]) -> Counter[str]:
         module, stem = file.removesuffix(".py").replace("/", "."), Path(file).stem
         if file in tests:
             found[file] += 1000
-        rare = defined_names(_text_of(file)) if file.startswith("relaxpy/") else set()
+        text_of_module = _text_of(file) if file.startswith("relaxpy/") else ""
+        rare, parts = defined_names(text_of_module), parts_of(text_of_module)
         for test in executing().get(file, set()) & tests.keys():
             found[test] += 200
         for test, text in tests.items():
             found[test] += file.startswith("relaxpy/") + 5 * common_folders(file, test)
+            found[test] += 3 * (parts >= {*Path(test).stem.split("_")[1:]})
             package, _, name = module.rpartition(".")
             if re.search(
                 rf"\b{re.escape(module)}\b|from {re.escape(package)} import .*\b{name}\b", text
