@@ -323,6 +323,8 @@ def test_what_stands_where_it_cannot(message: str, say: Callable[[], object]) ->
 
 def test_what_is_said_twice() -> None:
     with IRBuilder(), T.prim_func():
+        with pytest.raises(MisuseError, match="the name of a function is a string, found 3"):
+            T.func_name(3)
         T.func_name("f")
         with pytest.raises(BuilderStateError, match="already has the name 'f'"):
             T.func_name("g")
