@@ -10,6 +10,7 @@ import pytest
 import relaxpy
 from relaxpy import relay
 from relaxpy.plugins.relay.op.registry import Op, list_op_names
+from tests.ir.ops.cases.images import resized
 from tests.relay_programs import refused
 from tests.rows import table
 
@@ -27,6 +28,10 @@ B = M > 0
 
 def windows(data: np.ndarray, size: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(data, (size, size), axis=(2, 3))
+
+
+def enlarged(x: np.ndarray, size: tuple[int, int], method: str) -> np.ndarray:
+    return resized(x, size, "NCHW", method=method, coordinate_transformation_mode="asymmetric")
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -282,6 +287,8 @@ take(%0, %1, axis=1, batch_dims=1) <- M, LENGTHS[:3] => M[np.arange(3), LENGTHS[
 take(%0, %1, axis=2, batch_dims=-1) <- X, I => np.take_along_axis(X, I[:, None], 2)
 arange(%0, %1, %2, dtype="int64") <- ints(2**60)[0], ints(2**60 - 5)[0], ints(-2)[0]
     => 2**60 - np.arange(0, 5, 2)
+nn.upsampling(%0, scale_h=2f, method="bilinear") <- IMAGE => enlarged(IMAGE, (10, 5), "linear")
+nn.upsampling(%0, scale_w=2f, method="bicubic") <- IMAGE => enlarged(IMAGE, (5, 10), "cubic")
 """)
 
 
