@@ -18,12 +18,13 @@ from relaxpy.exec.program.lower.known import (
     Known,
     Sizes,
     certainly_succeeds,
+    is_release,
     is_reshape,
     kernel_use,
     signature_sizes,
     sizes_if_equal,
 )
-from relaxpy.exec.program.lower.reuse import KernelCalls, is_release
+from relaxpy.exec.program.lower.places import Places
 from relaxpy.exec.program.lower.scope import GlobalCallee, Scope, is_allocation
 from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keywords
 from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall, is_dynamic
@@ -56,10 +57,10 @@ class CallLowering(ABC):
         self._owned: set[str] = set()
         self._may_warn: list[ast.stmt] = []
         self._calls_out = False
-        self._kernel_calls = KernelCalls(module.overwritable)
         self._known: Known
-        self._bound: dict[rx.Expr, int] = {}
-        self._own: set[rx.Expr] = set()
+        self._places: Places
+        self._new: dict[str, tuple[ast.Assign, rx.TensorStructInfo]] = {}
+        """The statements that allocate tensors, by name."""
 
     @abstractmethod
     def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
@@ -142,10 +143,10 @@ class CallLowering(ABC):
         known = [self._known(arg) for arg in call.args[_tensors(callee) :]]
         values = [k.value for k in known if isinstance(k, rx.PrimStructInfo)]
         scalars = [value for value in values if value is not None]
-        sizes = self._direct_sizes(callee, call.args[: _tensors(callee)], scalars)
+        sizes = self._direct_sizes(callee, call.args[: _tensors(callee)], scalars, call)
         if sizes is None:
             return self._call_out("rx.invoke", self._module.function_value(var), *args)
-        return self._run_directly(callee, args, sizes)
+        return self._run_directly(callee, args, sizes, call, call.args)
 
     def _call_dynamic(self, call: rx.Call) -> ast.expr:
         """A call of a kernel or packed function on tensors and the members of a shape."""
@@ -154,39 +155,61 @@ class CallLowering(ABC):
         shape = self._known(fields[-1]) if fields else OBJECT
         values = shape.values if isinstance(shape, rx.ShapeStructInfo) else None
         if callee is not None and values is not None and self._known.are_bound(values):
-            sizes = self._direct_sizes(callee, fields[:-1], values)
+            sizes = self._direct_sizes(callee, fields[:-1], values, call)
             if sizes is not None:
                 args = [*self._operands(fields[:-1]), *map(self._sizes.write, values)]
-                return self._run_directly(callee, args, sizes)
+                return self._run_directly(callee, args, sizes, call, fields)
         return self._call_out("rx.call_tir_dyn", *[self._operand(arg) for arg in call.args])
 
     def _run_directly(
-        self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Sizes
+        self,
+        callee: GlobalCallee,
+        args: Sequence[ast.expr],
+        sizes: Sizes,
+        call: rx.Call,
+        operands: Sequence[rx.Expr],
     ) -> ast.expr:
-        """Call a kernel whose arguments match; return unit."""
+        """Write a `call` of a kernel whose arguments match; return unit.
+
+        Its new tensors get the memory of operands of the same shape and datatype that are free.
+        """
         written = {size: self._sizes.write(value) for size, value in sizes.items()}
-        run = self._run_unchecked(callee, args, written)
-        self._kernel_calls.add_call(run, callee, [args[index] for index in callee.written])
+        self._run_unchecked(callee, args, written)
+        memories = [*map(self._places.of, operands)]
+        free = {
+            memory: (arg, self._known(operand))
+            for memory, arg, operand in zip(memories, args, operands, strict=False)
+            if isinstance(arg, ast.Name) and self._places.is_free(operand, call)
+        }
+        pairs = self._module.overwritable(callee) if free else ()
+        recent = self._out[-1 - len(callee.written) : -1]
+        for target in sorted(callee.written) if pairs else ():
+            stmt, sinfo = self._new.get(getattr(args[target], "id", ""), (None, None))
+            for memory, (name, known) in free.items() if stmt in recent else ():
+                uses = {(index, target) for index, m in enumerate(memories) if m is memory}
+                if stmt is not None and known == sinfo and uses.issubset(pairs):
+                    stmt.value = py.path(name.id)
+                    del free[memory]
+                    break
         return py.tuple_of(())
 
     def _direct_sizes(
-        self, callee: GlobalCallee, tensors: Sequence[rx.Expr], scalars: Sequence[tir.PrimExpr]
+        self,
+        callee: GlobalCallee,
+        tensors: Sequence[rx.Expr],
+        scalars: Sequence[tir.PrimExpr],
+        call: rx.Call,
     ) -> Sizes | None:
         """The sizes of a kernel that is called directly, if its arguments certainly match.
 
-        It writes its last tensors, which this function has allocated. No other argument aliases
-        them, as it was bound before them, or is another new tensor.
+        It writes its last tensors, which this function has allocated.
         """
         first = _tensors(callee) - len(callee.written)
         inputs, outputs = tensors[:first], tensors[first:]
         is_last = callee.written == set(range(first, len(tensors)))
         sinfo = callee.prim_func.struct_info if callee.prim_func is not None else None
         is_unit = isinstance(sinfo, rx.FuncStructInfo) and sinfo.ret == rx.TupleStructInfo(())
-        if not is_last or not is_unit or not self._own.issuperset(outputs):
-            return None
-        since = min((self._bound[output] for output in outputs), default=0)
-        apart = all(arg in self._own or self._bound.get(arg, -1) < since for arg in inputs)
-        if not apart or len(set(outputs)) < len(outputs) or not set(outputs).isdisjoint(inputs):
+        if not is_last or not is_unit or not self._places.are_new(outputs, inputs, call):
             return None
         known = [self._known(tensor) for tensor in tensors]
         return self._known_sizes(callee, known[:first], known[first:], scalars)
@@ -206,7 +229,7 @@ class CallLowering(ABC):
         self, func: rx.ExternFunc, args: Sequence[rx.Expr], call: rx.Call, hint: str = "v"
     ) -> ast.expr:
         if is_reshape(call):
-            reshaped = self._reshape(args[0], self._known(call), hint)
+            reshaped = self._reshape(args[0], self._known(call), call, hint)
             if reshaped is not None:
                 return reshaped
         if not self._module.is_instrumented and certainly_succeeds(call, self._known):
@@ -266,7 +289,7 @@ class CallLowering(ABC):
                 return py.call(self._module.share(name, run), *values, **attrs)
             case None if is_dynamic(call):
                 if op.name == "relax.reshape":
-                    reshaped = self._reshape(call.args[0], self._known(call), hint)
+                    reshaped = self._reshape(call.args[0], self._known(call), call, hint)
                     if reshaped is not None:
                         return reshaped
                 template = OperatorCall(call)
@@ -308,8 +331,10 @@ class CallLowering(ABC):
 
     def _allocate(self, sinfo: rx.TensorStructInfo, hint: str) -> ast.expr:
         """The name of a new tensor."""
-        name = self._named(self._allocation(sinfo), hint)
-        self._kernel_calls.add_new(self._out[-1], sinfo)
+        name, stmt = self._named(self._allocation(sinfo), hint), self._out[-1]
+        assert isinstance(name, ast.Name)
+        assert isinstance(stmt, ast.Assign)
+        self._new[name.id] = stmt, sinfo
         return name
 
     def _allocation(self, sinfo: rx.TensorStructInfo) -> ast.expr:
@@ -327,7 +352,9 @@ class CallLowering(ABC):
         assert sinfo.shape is not None
         return py.call("rx.empty", self._shape(sinfo.shape), dtype)
 
-    def _reshape(self, value: rx.Expr, result: rx.StructInfo, hint: str) -> ast.expr | None:
+    def _reshape(
+        self, value: rx.Expr, result: rx.StructInfo, call: rx.Call, hint: str
+    ) -> ast.expr | None:
         """A tensor with the elements of `value`, if their number provably is that of the result."""
         if not isinstance(result, rx.TensorStructInfo) or not isinstance(
             result.shape, rx.ShapeExpr
@@ -338,9 +365,12 @@ class CallLowering(ABC):
             return None
         source = self._named(self._operand(value), "v")
         sizes = py.tuple_of(self._sizes.write(dim) for dim in dims)
-        name = self._named(py.call("rx.reshaped", source, sizes), hint)
-        self._kernel_calls.add_new(self._out[-1], result, source)
-        return name
+        if self._places.is_free(value, call) or self._places.share(value, call):
+            known = all(isinstance(dim, tir.IntImm) for dim in dims)
+            reshape = py.attribute(source, "reshape")
+            view = py.call(reshape, sizes) if known else py.call("rx.viewed", source, sizes)
+            return self._named(view, hint)
+        return self._named(py.call("rx.reshaped", source, sizes), hint)
 
     def _shape(self, expr: rx.Expr) -> ast.expr:
         """The shape that is the value of a variable."""
@@ -364,7 +394,7 @@ class CallLowering(ABC):
             sizes = self._known_sizes(callee, known, outputs, use.scalars, use.inplace)
         is_reshape = sizes is not None and self._module.is_reshape(callee)
         if use is not None and use.is_unary and is_reshape:
-            reshaped = self._reshape(use.inputs[0], use.outputs[0], hint)
+            reshaped = self._reshape(use.inputs[0], use.outputs[0], call, hint)
             if reshaped is not None:
                 return reshaped
         inputs = self._spread(call.args[1])
@@ -381,7 +411,7 @@ class CallLowering(ABC):
         elif indices:  # the kernel checks that it writes to none of the other operands
             self._out.append(py.do(self._call_out(callee.name, *args)))
         else:
-            self._run_directly(callee, args, sizes)
+            self._run_directly(callee, args, sizes, call, use.inputs if use is not None else ())
         return _result(call, results)
 
     def _known_sizes(

@@ -40,7 +40,7 @@ class Known:
         self,
         module: ModuleLowering,
         func: rx.Function,
-        separate: Collection[rx.Var],
+        separate: Collection[rx.Expr],
         sizes: Callable[[], Container[tir.Var]],
     ) -> None:
         self._module, self._func, self.separate, self.sizes = module, func, separate, sizes
@@ -173,6 +173,15 @@ def allocation_of(value: rx.Expr | Op) -> Allocation | None:
     record = value.op.record
     is_own = record.runtime is not None and is_of_relaxpy(record.runtime)
     return record.allocates if is_own else None
+
+
+def is_release(value: rx.Expr | Op) -> bool:
+    """True if a call only marks a value as dead, which Python's reference counts do."""
+    from relaxpy.exec.runtime.operators import released  # which native code does not need
+
+    if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
+        return False
+    return value.op.record.runtime is released
 
 
 def is_reshape(value: rx.Expr | Op) -> bool:

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.machine.fast_paths import SHARED_MEMORY
 from relaxpy.exec.numpy import python_ast as py
 from relaxpy.exec.program.lower.calls import CallLowering
 from relaxpy.exec.program.lower.checks import CheckLowering, QuickCheck, SizeLowering
+from relaxpy.exec.program.lower.deletions import delete_after_last_use
 from relaxpy.exec.program.lower.known import OBJECT, Known
-from relaxpy.exec.program.lower.reuse import (
-    delete_after_last_use,
-    functions_used,
-    separate_storages,
-    shared_constants,
-)
+from relaxpy.exec.program.lower.places import Places
 from relaxpy.exec.program.lower.scope import CheckedFunction, GlobalCallee, Scope, suppress_warnings
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
@@ -74,10 +71,9 @@ class FunctionLowering(CallLowering):
         CallLowering.__init__(self, module)
         self._func = func
         self._name = name
-        nodes = list(walk(func))
-        self._used_as_values = functions_used(nodes)
-        self._shared = shared_constants(nodes, module.kernel_of)
-        separate = separate_storages(nodes, module.kernel_of)
+        shares = bool(SHARED_MEMORY) and not module.is_instrumented
+        self._places = Places(func, module.kernel_of, shares=shares)
+        separate = self._places.separate()
         self._known = Known(module, func, separate, lambda: self._scope.sizes)
         self._loop: Loop | None = None
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
@@ -101,8 +97,6 @@ class FunctionLowering(CallLowering):
         outer_calls, outer_loop = (self._may_warn, self._calls_out), self._loop
         self._scope, self._out, self._owned = outer_scope.captured(itself), [], set()
         self._may_warn, self._calls_out = [], False
-        outer_bound, self._bound = self._bound, {}
-        outer_own, self._own = self._own, set()
         signature = Signature.of(func, name)
         params = [self._names.fresh(p.name_hint) for p in func.params]
         for param, param_name in zip(func.params, params, strict=True):
@@ -118,7 +112,6 @@ class FunctionLowering(CallLowering):
         if isinstance(func.body, rx.SeqExpr):
             set_span(self._out[-1:], func.body.body.span)
         set_span(self._out, func.span)
-        calls = None if self._module.is_instrumented else self._kernel_calls
         whole = not (self._calls_out or self._module.is_instrumented)
         decorators: list[ast.expr] = []
         if whole and self._may_warn and self._is_plain(func, jumps):
@@ -128,7 +121,7 @@ class FunctionLowering(CallLowering):
             decorator = CheckedFunction(tuple(params), checks, names)
             shared = self._module.share(f"{signature.name}_arguments", decorator)
             decorators.append(py.attribute(shared, "checked"))
-        body = delete_after_last_use(self._out, self._owned, calls)
+        body = delete_after_last_use(self._out, self._owned)
         doc = py.docstring(str(signature))
         definition = py.function(python_name, params, [doc, *body], decorators)
         if not decorators:
@@ -141,7 +134,6 @@ class FunctionLowering(CallLowering):
             ]
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
         (self._may_warn, self._calls_out), self._loop = outer_calls, outer_loop
-        self._bound, self._own = outer_bound, outer_own
         return definition
 
     # ---- checks
@@ -326,7 +318,8 @@ class FunctionLowering(CallLowering):
                 return self._module.function_value(expr)
             case rx.Constant():
                 shared = self._module.literal(expr)
-                return shared if expr in self._shared else py.call(py.attribute(shared, "copy"))
+                is_only_read = self._places.is_only_read(expr)
+                return shared if is_only_read else py.call(py.attribute(shared, "copy"))
             case rx.PrimValue(value=scalar):
                 return self._sizes.prim_value(scalar)
             case rx.ShapeExpr(values=values):
@@ -415,9 +408,6 @@ class FunctionLowering(CallLowering):
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
             return
-        self._bound[var] = len(self._bound)
-        if isinstance(binding, rx.VarBinding) and self._known.is_own(binding.value):
-            self._own.add(var)
         alias = isinstance(binding.value, (rx.Var, rx.Function)) or _is_literal(value)
         # Its fields are used, rather than the tuple itself.
         alias = alias or (isinstance(binding.value, rx.Call) and py.is_tuple_of_names(value))
@@ -518,7 +508,7 @@ class FunctionLowering(CallLowering):
     ) -> ast.expr:
         """Write a local function, and its closure if it is used as a value (EV-8, EV-9)."""
         name = self._names.fresh(hint)
-        needs_value = forced or var is None or var in self._used_as_values
+        needs_value = forced or var is None or self._places.is_kept(var)
         value_name = self._names.fresh(f"{hint}_closure") if needs_value else name
         if var is not None:
             self._scope.functions[var] = (name, len(func.params))
