@@ -49,6 +49,9 @@ def main_of(mod: IRModule) -> tuple[Callable[..., Any], str]:
         ("a = R.exp(x)\nb = R.where(R.greater(x, a), a, x)\nreturn b", "b = a"),
         ("a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn b", "b = a_0"),
         ("a = R.split(x, 2)\nb = R.add(a[0], a[1])\nreturn (a[1], b)", "b = a_0"),
+        ("a = R.exp(x)\nt = (x, (a, x))\nc = t[1]\nd = c[0]\nb = R.add(d, x)\nreturn b", "b = d"),
+        ("a = R.exp(x)\nc = a\nb = R.add(a, c)\nreturn b", "b = a"),
+        (f"a = R.exp(x)\nc = R.match_cast(a, {VECTOR})\nb = R.add(c, x)\nreturn b", "b = a"),
         ("a = R.exp(x)\nb = R.astype(a, 'float64')\nreturn b", None),
         ("a = R.exp(x)\nb = R.flip(a, axis=0)\nreturn b", None),
         ("a = R.exp(x)\nb = R.cumsum(a)\nreturn b", None),
@@ -292,6 +295,21 @@ def test_a_reshape_of_a_dying_tensor_is_a_view() -> None:
     np.testing.assert_allclose(run(X), 2 * np.exp(X), rtol=1e-6)
 
 
+@pytest.mark.rule("EV-2")
+@pytest.mark.parametrize(
+    ("last", "is_copy"), [("return R.add(a, x)", False), ("return (a, R.add(a, x))", True)]
+)
+def test_a_literal_that_only_kernels_read_is_not_copied(last: str, is_copy: bool) -> None:
+    run, text = main_of(parse(f"a = R.const([1.0, 2.0, 3.0, 4.0], 'float32')\n{last}"))
+    assert ("const.copy()" in text) is is_copy
+    for _ in range(2):
+        *others, total = leaves(run(X))
+        np.testing.assert_array_equal(total, [2, 4, 6, 8])
+        for literal in others:
+            np.testing.assert_array_equal(literal, X)
+            literal += 1
+
+
 @pytest.mark.rule("OPT-11")
 @pytest.mark.parametrize(
     ("body", "is_view"),
@@ -427,6 +445,7 @@ def test_operands_in_place_are_checked_by_the_kernel_alone_if_they_certainly_mat
         "t = (a, (x, a))\n{double}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (R.exp(t[1][1]), z)",
         "t = (a, x)\n{double_field}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (R.exp(t[0]), z)",
         "b = R.reshape(a, (2, 2))\n{double}\nz = R.add(b, b)\nreturn (a, z)",
+        "b = R.reshape(x, (4,))\n{double_view}\nz = R.add(y, x)\nreturn (a, z)",
         # Tuples stand where a normal form has variables.
         "b = R.negative(((a, x), x)[0][0])\nz = R.add(b, ((x, a), a)[0][1])\nreturn (a, z)",
         "{double_nested}\nb = R.negative(y)\nz = R.add(b, x)\nreturn (((a, b), y)[0], z)",
@@ -447,6 +466,7 @@ def test_what_is_kept_besides_an_operand_is_not_overwritten(body: str, target: s
     relaxpy.register_func("reuse.fill", fill, override=True)
     call = "y = R.call_tir_inplace(cls.double, ({},), [0], R.Tensor((4,), 'float32'))"
     places = {"double": "a", "double_field": "t[0]", "double_nested": "((x, a), x)[0][1]"}
+    places["double_view"] = "b"
     calls = {name: call.format(operand) for name, operand in places.items()}
     lines = textwrap.indent(body.format(**calls), " " * 8).lstrip()
     mod = from_source(f"""

@@ -105,8 +105,13 @@ class Kernel:
             Exclusion(position[target], tuple(position[other] for other in others), same)
             for target, others, same in exclusions(self.plan)
         )
-        calls = self.plan.calls_functions
+        calls = self.calls_functions
         return CheckedKernel(self._signature, tuple(excluded), self._load_in_text_order, calls)
+
+    @late_property
+    def calls_functions(self) -> bool:
+        """True if the kernel calls external functions, which may keep its arguments."""
+        return self.plan.calls_functions
 
     @late_property
     def written(self) -> frozenset[int]:
@@ -117,7 +122,7 @@ class Kernel:
         plan, position = self.plan, self._positions
         memories = written_memory(plan.trees, lambda b: plan.views.get(b, b))
         written = {position[memory] for memory in memories if memory in position}
-        if plan.calls_functions:
+        if self.calls_functions:
             known = {*position.values()}
             written.update(n for n, p in enumerate(plan.func.params) if n not in known)
         return frozenset(written)

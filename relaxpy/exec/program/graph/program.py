@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from relaxpy.exec.native.calls.entry import Tree
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.program.graph.sessions import Session
+from relaxpy.exec.program.lower.places import Memory
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
@@ -18,17 +19,6 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion
 from relaxpy.support.dataclass import dataclass
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """The memory of tensors with the same elements: that of parameter or constant `index`.
-
-    New memory is filled by a kernel call.
-    """
-
-    origin: Literal["parameter", "constant", "new"]
-    index: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -179,7 +179,7 @@ class CallLowering(ABC):
         free = {
             memory: (arg, self._known(operand))
             for memory, arg, operand in zip(memories, args, operands, strict=False)
-            if isinstance(arg, ast.Name) and self._places.is_free(operand, call)
+            if isinstance(arg, ast.Name) and self._places.is_free(memory, call)
         }
         pairs = self._module.overwritable(callee) if free else ()
         recent = self._out[-1 - len(callee.written) : -1]
@@ -365,7 +365,8 @@ class CallLowering(ABC):
             return None
         source = self._named(self._operand(value), "v")
         sizes = py.tuple_of(self._sizes.write(dim) for dim in dims)
-        if self._places.is_free(value, call) or self._places.share(value, call):
+        place = self._places.of(value)
+        if self._places.is_free(place, call) or self._places.share(place, call):
             known = all(isinstance(dim, tir.IntImm) for dim in dims)
             reshape = py.attribute(source, "reshape")
             view = py.call(reshape, sizes) if known else py.call("rx.viewed", source, sizes)

@@ -28,13 +28,14 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """The memory of tensors with the same elements, or storage, or a local function.
+    """The memory of tensors with the same elements; or storage, or a local function.
 
-    New memory is allocated by the function. Foreign memory is that of any other result, and may be
-    memory that is kept.
+    Kernels fill new memory. Foreign memory is that of any other result, and may be memory that is
+    kept. Native functions number parameters and constants.
     """
 
     origin: Literal["parameter", "constant", "new", "foreign", "storage", "function"]
+    index: int = 0
 
 
 Place: TypeAlias = "Memory | tuple[Place, ...]"
@@ -132,25 +133,23 @@ class Places:
         place = self.of(literal)
         return place in self._uses and place not in self._written and place not in self._kept
 
-    def is_free(self, operand: rx.Expr, call: rx.Call) -> bool:
-        """True if an operand of a call has new memory that nothing uses after it."""
-        memory = self.of(operand)
-        if not self._shares or not isinstance(memory, Memory) or call not in self._bound:
+    def is_free(self, place: Place, call: rx.Call) -> bool:
+        """True if the place of an operand of a call is new memory that nothing uses after it."""
+        if not isinstance(place, Memory) or place.origin != "new" or call not in self._bound:
             return False
         position, inside, _ = self._bound[call]
-        elsewhere = [self._second_arms[branch] for branch in inside]
-        later = (use for use in self._uses[memory] if use > position)
+        later = [use for use in self._uses[place] if use > position]
+        elsewhere = [self._second_arms[branch] for branch in inside if later]
         is_last = all(any(use in arm for arm in elsewhere) for use in later)
-        return is_last and self._is_private(memory, position)
+        return self._shares and is_last and self._is_private(place, position)
 
-    def share(self, operand: rx.Expr, call: rx.Call) -> bool:
-        """Let the result of a call, a copy of an operand, have the memory of the operand.
+    def share(self, source: Place, call: rx.Call) -> bool:
+        """Let the result of a call, a copy of an operand, have the place of the operand.
 
         The result is True if that is right: kernels alone read the copy, and the operand is not
         changed meanwhile. The memory is then not free afterwards.
         """
         start, _, target = self._bound.get(call, (0, (), ()))
-        source = self.of(operand)
         if not self._shares or not isinstance(source, Memory) or not isinstance(target, Memory):
             return False
         if target in self._kept or target in self._written:
@@ -269,7 +268,7 @@ class Places:
     def _kernel(self, callee: GlobalCallee, operands: Place) -> None:
         """Note the uses of memory by a kernel; functions that it calls may keep its operands."""
         assert callee.kernel is not None
-        if not isinstance(operands, tuple) or callee.kernel.plan.calls_functions:
+        if not isinstance(operands, tuple) or callee.kernel.calls_functions:
             self._keep(operands)
             self._changes.append((self._now, None))
             return
@@ -325,9 +324,12 @@ class Places:
     def _use(
         self, place: Place, kernel: tuple[GlobalCallee, Sequence[Place]] | None = None
     ) -> None:
-        for memory in leaves_of(place):
-            self._uses.setdefault(memory, []).append(self._now)
-            self._first.setdefault(memory, kernel)
+        if isinstance(place, Memory):
+            self._uses.setdefault(place, []).append(self._now)
+            self._first.setdefault(place, kernel)
+        else:
+            for field in place:
+                self._use(field, kernel)
 
     def _keep(self, place: Place) -> None:
         self._use(place)
