@@ -1,6 +1,6 @@
 """Whose memory values are: random functions run again with memory shared as their places allow."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
 from typing import Any
@@ -11,7 +11,7 @@ from tests.exec.program.steps import write
 
 from relaxpy import IRModule, relax
 from relaxpy.exec.program.lower.known import allocation_of, is_release, is_reshape
-from relaxpy.exec.program.lower.places import Memory, Place, Places
+from relaxpy.exec.program.lower.places import Places
 from relaxpy.exec.runtime.checks import output_sinfos
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -74,7 +74,7 @@ class Replay:
     def run(self, func: rx.Function) -> None:
         self.places = self.kind(func, self.kernel_of)
         self.scope: dict[rx.Var, Any] = {}
-        for _ in range(2):
+        for _ in range(3):
             args = [self.argument(param.struct_info) for param in func.params]
             self.keep(self.call_function(func, args))
         for tensor in self.kept:
@@ -131,12 +131,14 @@ class Replay:
     def call(self, call: rx.Call) -> Any:
         name, operands = call.op, call.args
         if isinstance(name, Op) and call.args and self.kernel_of(call.args[0]) is not None:
-            name, operands = call.args[0], getattr(call.args[1], "fields", call.args[1:2])
+            name, whole = call.args[:2]
+            fields = len(whole.struct_info.fields)
+            operands = getattr(whole, "fields", [rx.TupleGetItem(whole, n) for n in range(fields)])
         callee = self.kernel_of(name) if isinstance(name, rx.GlobalVar) else None
         if callee is not None and len(operands) == 1 and self.lowering.is_reshape(callee):
             return self.copy(call, operands[0])
         if callee is not None:
-            values = [value for operand in operands for value in self.fields(self.value(operand))]
+            values = [*map(self.value, operands)]
             return self.kernel(call, operands, values, callee.written)
         args = [self.value(arg) for arg in call.args]
         if is_release(call):
@@ -144,10 +146,7 @@ class Replay:
         if is_reshape(call):
             return self.copy(call, call.args[0])
         if allocation_of(call) is not None:
-            is_tensor = (
-                not call.args or call.args[0] in self.separate or not isinstance(args[0], list)
-            )
-            return new(next(self.number)) if is_tensor else None
+            return new(next(self.number))
         func = self.value(call.op) if isinstance(call.op, rx.Var) else None
         if isinstance(func, rx.Function) and self.depth < 8:
             return self.call_function(func, args)
@@ -159,9 +158,6 @@ class Replay:
         if any(self.decide(call, operand, is_copy=True)):
             copy.shared = source.shared
         return copy
-
-    def fields(self, value: Any) -> tuple[Any, ...]:
-        return value if isinstance(value, tuple) else (value,)
 
     def decide(
         self, call: rx.Call, operand: rx.Expr, *, is_copy: bool = False
@@ -176,16 +172,15 @@ class Replay:
         return self.decisions[call, operand]
 
     def kernel(self, call: rx.Call, operands: Any, values: list[Any], written: Any) -> Any:
-        contents = [tensor.read() for value in values for tensor in tensors(value)]
+        contents = [tensor.read() for tensor in tensors(tuple(values))]
         free = [v for o, v in zip(operands, values, strict=False) if self.decide(call, o)[0]]
-        inplace = call.attrs.get("inplace_indices")
         sinfos = output_sinfos(call) if call.sinfo_args else ()
         results = []
-        for index in inplace or [-1] * len(sinfos):
+        for index in call.attrs.get("inplace_indices", [-1] * len(sinfos)):
             results.append(values[index] if index >= 0 else new())
             if index < 0 and free:
                 results[-1].shared = free.pop().shared
-        changed = [v for n, v in enumerate(values) if n in written and isinstance(v, Tensor)]
+        changed = [values[n] for n in written if n < len(values)]
         for number, tensor in enumerate({id(t): t for t in (*changed, *results)}.values()):
             tensor.write((id(call), number, hash(tuple(contents))))
         is_tuple = bool(call.sinfo_args) and isinstance(call.sinfo_args[0], rx.TupleStructInfo)
@@ -233,39 +228,37 @@ def test_no_step_reads_memory_after_a_write_that_places_allow(k: int) -> None:
     replay(f"{SEED}.{k}", k)
 
 
-class Forgetful(Places):
-    """Places that forget later uses."""
-
-    def is_free(self, place: Place, call: rx.Call) -> bool:
-        return isinstance(place, Memory) and place.origin == "new"
-
-
-class Careless(Places):
-    """Places where every copy may be a view."""
-
-    def share(self, source: Place, call: rx.Call) -> bool:
-        return True
+BROKEN: dict[str, dict[str, Callable[..., object]]] = {
+    "uses": {"is_free": lambda _, place, call: getattr(place, "origin", "") == "new"},
+    "changes": {"share": lambda *_: True},
+    "what is kept": {"_keep": lambda self, place: self._use(place)},
+    "literals": {"is_only_read": lambda *_: True},
+}
+"""Methods of places that do not know of something."""
 
 
-class Trusting(Places):
-    """Places where nothing keeps memory."""
+@pytest.mark.parametrize("unknown", BROKEN)
+def test_the_replay_refuses_memory_that_is_still_read(unknown: str) -> None:
+    kind = type("Broken", (Places,), BROKEN[unknown])
 
-    def _keep(self, place: Place) -> None:
-        self._use(place)
-
-
-class Literal(Places):
-    """Places where each literal is evaluated once."""
-
-    def is_only_read(self, literal: rx.Constant) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("kind", [Forgetful, Careless, Trusting, Literal])
-def test_the_replay_refuses_memory_that_is_still_read(kind: type[Places]) -> None:
     def run() -> None:
         for k in range(20):
             replay(f"refused.{k}", k, kind)
 
     with pytest.raises(AssertionError):
         run()
+
+
+def test_places_are_shown_with_the_uses_of_memory() -> None:
+    body = "a = R.exp(x)\n    t = (a, x)\n    b = R.add(t[0], x)\n    return b"
+    mod = relax.transform.LegalizeOps()(module(f"def main(x: f32[4]):\n    {body}"))
+    again = Replay(mod, Random(0))
+    again.run(mod["main"])
+    assert str(again.places).splitlines() == [
+        "x: parameter 0 used 1 4",
+        "a: new 1 used 4",
+        "t: (new 1 used 4, parameter 0 used 1 4)",
+        "gv: new 1 used 4",
+        "b: new 2 used 5 kept 5",
+    ]
+    assert again.shared == 1

@@ -5,13 +5,14 @@ import textwrap
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import IRModule
+from relaxpy import IRModule, relax
 from relaxpy.errors import MatchCastError, RuntimeCheckError
 from relaxpy.exec.numpy import runtime
 from relaxpy.exec.numpy.compiler import compile_kernel
@@ -342,6 +343,28 @@ def test_a_reshape_that_mutation_could_reveal_is_a_copy(body: str, is_view: bool
         built = relaxpy.compile(parse(body), relax_pipeline=pipeline)["main"]
         for one, other in zip(leaves(built(X.copy())), expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.rule("OPT-11")
+def test_a_copy_that_two_variables_have_is_made_twice() -> None:
+    mod = relax.transform.LegalizeOps()(
+        parse("b = R.reshape(x, (2, 2))\nc = R.exp(b)\nreturn (b, c)")
+    )
+    main = mod["main"]
+    [block] = main.body.blocks
+    copy, last, *_ = block.bindings
+    other = replace(copy, var=relax.Var("other", copy.var.struct_info))
+    for bindings in ([other, copy, last], [copy, other, last]):
+        body = replace(
+            main.body,
+            blocks=(replace(block, bindings=bindings),),
+            body=relax.Tuple((other.var, last.var)),
+        )
+        mod["main"] = replace(main, body=body, ret_struct_info=None)
+        x = X.copy()
+        found, total = relaxpy.compile(mod, "numpy", relax_pipeline=None)["main"](x)
+        assert not np.shares_memory(found, x)
+        np.testing.assert_allclose(total, np.exp(found), rtol=1e-6)
 
 
 def test_a_result_never_shares_memory_with_an_argument_that_was_reshaped() -> None:

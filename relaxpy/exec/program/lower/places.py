@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Literal, TypeAlias
 
 from relaxpy.exec.program.lower.scope import GlobalCallee
+from typing_extensions import override
 
 from relaxpy.exec.program.lower.known import allocation_of, is_release, is_reshape
 from relaxpy.exec.program.lower.storages import is_inside, size_of_storage
@@ -65,8 +66,8 @@ class Places:
     """The places of the values of `func` and of the functions in it, and the uses of memory.
 
     Kernels read and write their operands. Whatever else uses memory keeps it: it may refer to it
-    from then on, return it or change it. `kernel_of` finds the kernels of the module. Unless
-    `shares`, no two values have the same memory that would not have it anyway.
+    from then on, return it or change it. `kernel_of` finds the kernels of the module. Without
+    `shares`, no memory is free.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class Places:
         self._places: dict[rx.Expr, Place] = {}
         self._now = 0
         self._inside: tuple[rx.If, ...] = ()
-        self._bound: dict[rx.Expr, tuple[int, tuple[rx.If, ...], Place]] = {}
-        """The position of each value that is bound, the branches in whose first arm it is, and its
-        place."""
+        self._bound: dict[rx.Call, tuple[int, tuple[rx.If, ...], Place] | None] = {}
+        """The position and the place of each call that is the value of one binding, and the
+        branches in whose first arm it is."""
         self._second_arms: dict[rx.If, range] = {}
         self._uses: dict[Memory, list[int]] = {}
         self._first: dict[Memory, tuple[GlobalCallee, Sequence[Place]] | None] = {}
@@ -111,6 +112,22 @@ class Places:
         unused = self._storages.keys() - self._kept.keys()
         return frozenset(var for var, place in self._places.items() if unused and place in unused)
 
+    @override
+    def __str__(self) -> str:
+        """The place of each variable, with the positions of its uses, and that of keeping it."""
+        numbers: dict[Memory, str] = {}
+
+        def text(place: Place) -> str:
+            if isinstance(place, tuple):
+                return f"({', '.join(map(text, place))})"
+            uses = [f"{use}" for use in self._uses.get(place, ())]
+            kept = f" kept {self._kept[place]}" if place in self._kept else ""
+            name = numbers.setdefault(place, f"{place.origin} {len(numbers)}")
+            return " ".join([name, "used", *uses]) + kept
+
+        variables = [(v, place) for v, place in self._places.items() if isinstance(v, rx.Var)]
+        return "\n".join(f"{var.name_hint}: {text(place)}" for var, place in variables)
+
     def of(self, expr: rx.Expr) -> Place:
         """The place of an operand."""
         match expr:
@@ -135,9 +152,10 @@ class Places:
 
     def is_free(self, place: Place, call: rx.Call) -> bool:
         """True if the place of an operand of a call is new memory that nothing uses after it."""
-        if not isinstance(place, Memory) or place.origin != "new" or call not in self._bound:
+        bound = self._bound.get(call)
+        if not isinstance(place, Memory) or place.origin != "new" or bound is None:
             return False
-        position, inside, _ = self._bound[call]
+        position, inside, _ = bound
         later = [use for use in self._uses[place] if use > position]
         elsewhere = [self._second_arms[branch] for branch in inside if later]
         is_last = all(any(use in arm for arm in elsewhere) for use in later)
@@ -149,7 +167,7 @@ class Places:
         The result is True if that is right: kernels alone read the copy, and the operand is not
         changed meanwhile. The memory is then not free afterwards.
         """
-        start, _, target = self._bound.get(call, (0, (), ()))
+        start, _, target = self._bound.get(call) or (0, (), ())
         if not self._shares or not isinstance(source, Memory) or not isinstance(target, Memory):
             return False
         if target in self._kept or target in self._written:
@@ -165,7 +183,7 @@ class Places:
     def are_new(self, outputs: Sequence[rx.Expr], inputs: Sequence[rx.Expr], call: rx.Call) -> bool:
         """True if `outputs` of a call have new memory each, which no other operand has."""
         new = [self.of(output) for output in outputs]
-        position, *_ = self._bound.get(call, (inf,))
+        position, *_ = self._bound.get(call) or (inf,)
         used = {*chain.from_iterable(leaves_of(self.of(operand)) for operand in inputs)}
         is_new = all(isinstance(m, Memory) and self._is_private(m, position) for m in new)
         return is_new and len(set(new)) == len(new) and used.isdisjoint(new)
@@ -195,13 +213,13 @@ class Places:
         return self._bind(seq.body)
 
     def _bind(self, value: rx.Expr | Op) -> Place:
-        """The place of a value at a new position; a value that is evaluated twice has none."""
+        """The place of a value at a new position."""
         self._now += 1
         position, inside = self._now, self._inside
         place = self._value(value)
         if isinstance(value, rx.Call):
-            position = -1 if value in self._bound else position
-            self._bound[value] = position, inside, place
+            is_first = value not in self._bound
+            self._bound[value] = (position, inside, place) if is_first else None
         return place
 
     # ---- values
