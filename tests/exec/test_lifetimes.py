@@ -15,7 +15,7 @@ from relaxpy.exec.machine.fast_paths import SHARED_MEMORY
 from relaxpy.exec.program.graph import emit_region
 from relaxpy.exec.program.graph.emit_region import MemoryPlan, byte_count
 from relaxpy.exec.program.graph.program import Region, Tensor
-from relaxpy.exec.program.lower.places import Memory
+from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.support.dataclass import replace
 from tests.exec.program.steps import Twin, write

@@ -6,15 +6,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from relaxpy.exec.program.lower.python_module import ModuleLowering, NumpyBackend, dynamic_programs
-from tests.exec.program.steps import write
 
 from relaxpy import IRModule, relax
 from relaxpy.exec.program.lower.known import allocation_of, is_release, is_reshape
 from relaxpy.exec.program.lower.places import Places
+from relaxpy.exec.program.lower.python_module import ModuleLowering, NumpyBackend, dynamic_programs
 from relaxpy.exec.runtime.checks import output_sinfos
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from tests.exec.program.steps import write
 from tests.fuzz import overwritten
 from tests.fuzz.seed import COUNT, SEED
 from tests.ir.relax.texts import module

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relaxpy.exec.api.compile import compile
 
+from relaxpy.exec.api.compile import compile
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.ops import regions, selection
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

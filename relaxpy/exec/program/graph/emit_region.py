@@ -30,7 +30,7 @@ from relaxpy.exec.program.graph.program import (
     Tensor,
     constants_name,
 )
-from relaxpy.exec.program.lower.places import Memory
+from relaxpy.exec.program.memory import Memory
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass

@@ -9,7 +9,7 @@ from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.entry_parameters import name_of, size_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.program.graph.program import Passed, Shape, Tensor, Value
-from relaxpy.exec.program.lower.places import Memory
+from relaxpy.exec.program.memory import Memory
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace

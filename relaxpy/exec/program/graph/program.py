@@ -9,7 +9,7 @@ from relaxpy.exec.native.calls.entry import Tree
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.program.graph.sessions import Session
-from relaxpy.exec.program.lower.places import Memory
+from relaxpy.exec.program.memory import Memory
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx

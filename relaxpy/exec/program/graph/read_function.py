@@ -32,8 +32,8 @@ from relaxpy.exec.program.graph.program import (
     may_run_again,
 )
 from relaxpy.exec.program.lower.known import Sizes, kernel_use, sizes_if_equal
-from relaxpy.exec.program.lower.places import Memory
 from relaxpy.exec.program.lower.scope import GlobalCallee
+from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.exec.runtime.registry import split_result
 from relaxpy.ir.arith.prove import prove_equal

@@ -7,17 +7,17 @@ what they come from. So a lifetime is that of memory, whatever the variables.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from math import inf
 from operator import itemgetter
-from typing import Literal, TypeAlias
 
-from relaxpy.exec.program.lower.scope import GlobalCallee
 from typing_extensions import override
 
 from relaxpy.exec.program.lower.known import allocation_of, is_release, is_reshape
+from relaxpy.exec.program.lower.scope import GlobalCallee
 from relaxpy.exec.program.lower.storages import is_inside, size_of_storage
+from relaxpy.exec.program.memory import Memory, Place, leaves_of
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -26,31 +26,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.regions import filled_buffers
 from relaxpy.support.dataclass import dataclass
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """The memory of tensors with the same elements; or storage, or a local function.
-
-    Kernels fill new memory. Foreign memory is that of any other result, and may be memory that is
-    kept. Native functions number parameters and constants.
-    """
-
-    origin: Literal["parameter", "constant", "new", "foreign", "storage", "function"]
-    index: int = 0
-
-
-Place: TypeAlias = "Memory | tuple[Place, ...]"
-"""The memory of a tensor, or the places of the fields of a tuple; other values have none: `()`."""
 _KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DYNAMIC_KERNEL)
-
-
-def leaves_of(place: Place | None) -> Iterator[Memory]:
-    """The memory of the tensors in a value."""
-    if isinstance(place, Memory):
-        yield place
-    else:
-        for field in place or ():
-            yield from leaves_of(field)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
