@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from relaxpy.exec.api.as_module import load as load
     from relaxpy.exec.api.as_module import load as from_torch
     from relaxpy.exec.api.as_module import load as load_model
-    from relaxpy.exec.inspect.check_values import check_values as check_values
     from relaxpy.exec.api.compile import compile as compile, load_executable as load_executable
     from relaxpy.exec.api.compile import compile as build
+    from relaxpy.exec.api.executable import Executable as Executable
+    from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine
+    from relaxpy.exec.inspect.check_values import check_values as check_values
     from relaxpy.exec.inspect.doctor import doctor as doctor
     from relaxpy.exec.inspect.doctor import doctor as show_config
     from relaxpy.exec.inspect.doctor import doctor as show_versions
-    from relaxpy.exec.api.executable import Executable as Executable
     from relaxpy.exec.runtime.registry import get_global_func as get_global_func, register_func as register_func
     from relaxpy.exec.runtime.registry import register_func as register_global_func
-    from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine
     from relaxpy.ir import instrument as instrument
     from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
     from relaxpy.ir.core.dtype import DataType as DataType, DataTypeCode as DataTypeCode

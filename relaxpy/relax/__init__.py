@@ -7,11 +7,11 @@ from relaxpy.support.lazy import face as _face
 
 _face(globals(), "relaxpy.relax")
 if TYPE_CHECKING:
-    from relaxpy.exec.inspect.check_values import check_values as check_values
     from relaxpy.exec.api.compile import build as build
     from relaxpy.exec.api.executable import Executable as Executable, VMExecutable as VMExecutable
-    from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine
+    from relaxpy.exec.inspect.check_values import check_values as check_values
+    from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, VDevice as VDevice
     from relaxpy.ir.ops import call_dps_packed as call_dps_packed, call_pure_packed as call_pure_packed, call_tir as call_tir, call_tir_inplace as call_tir_inplace, call_tir_packed as call_tir_packed, call_tir_with_grad as call_tir_with_grad
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from relaxpy.exec.api.compile import load_executable as load_module
     from relaxpy.exec.api.executable import Executable as Executable
     from relaxpy.exec.api.executable import Executable as Module
+    from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine
     from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.runtime.registry import get_global_func as get_global_func, list_global_func_names as list_global_func_names, register_func as register_func, remove_global_func as remove_global_func
     from relaxpy.exec.runtime.registry import register_func as register_global_func
     from relaxpy.exec.runtime.tensors import convert as convert, empty as empty, from_dlpack as from_dlpack, tensor as tensor
     from relaxpy.exec.runtime.values import Category as Category, Closure as Closure, ShapeTuple as ShapeTuple, category_of as category_of
-    from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine
     from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
     from relaxpy.ir.core.dtype import DataType as DataType, DataTypeCode as DataTypeCode
     from relaxpy.ir.core.node import Node as Object

@@ -8,5 +8,5 @@ from relaxpy.support.lazy import face as _face
 _face(globals(), "relaxpy.runtime.vm")
 if TYPE_CHECKING:
     from relaxpy.exec.api.executable import VMExecutable as VMExecutable
-    from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.api.vm import VirtualMachine as VirtualMachine
+    from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind

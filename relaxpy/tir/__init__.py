@@ -8,8 +8,8 @@ from relaxpy.support.lazy import face as _face
 _face(globals(), "relaxpy.tir")
 if TYPE_CHECKING:
     from relaxpy.errors import ScheduleError as ScheduleError
-    from relaxpy.exec.inspect.check_values import check_values as check_values
     from relaxpy.exec.api.compile import build_kernels as build
+    from relaxpy.exec.inspect.check_values import check_values as check_values
     from relaxpy.ir.te.tensor import ProducerLoad as ProducerLoad
     from relaxpy.ir.tir.analysis.index_map import IndexMap as IndexMap
     from relaxpy.ir.tir.buffer import Buffer as Buffer, BufferLoad as BufferLoad, BufferRegion as BufferRegion, decl_buffer as decl_buffer

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError, unexpected
 from relaxpy.exec.api.compile import TargetLike, build
-from relaxpy.exec.api.executable import EntryPoint, Executable, Program
+from relaxpy.exec.api.executable import EntryPoint, Executable, Program, SourceKind
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth
@@ -21,6 +21,7 @@ from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.report import ExecutionReport
 from relaxpy.exec.runtime.users import call_users
 from relaxpy.exec.runtime.values import Closure, ShapeTuple, Value, from_packed
+from relaxpy.exec.store.container import Sections
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import FuncStructInfo, ObjectStructInfo, Var
@@ -482,6 +483,27 @@ class _Unsaved(Program):
         )
 
 
+class _Instructions:
+    """The form of functions of instructions."""
+
+    new_backend = None
+
+    def __init__(self, functions: Mapping[str, Code], constants: Sequence[Any]) -> None:
+        self._functions, self._constants = functions, constants
+
+    def source(self) -> str:
+        """The text that builds them again."""
+        return program_python(self._functions, self._constants)
+
+    def instrumented(self, instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
+        """The functions by name, which report calls to an instrument."""
+        machine = _Machine(self._functions, self._constants, instrument)
+        return {name: machine.runner(name) for name in self._functions}
+
+    def machine_code(self, sections: Sections) -> None:
+        """Nothing: there is no file of them."""
+
+
 class InstructionExecutable(Executable):
     """Functions that an `ExecBuilder` described."""
 
@@ -489,28 +511,28 @@ class InstructionExecutable(Executable):
         self._code = functions
         self._constants = constants
         program = _Unsaved(IRModule(), "instructions", "instructions", _no_saved)
+        form = _Instructions(functions, constants)
+        program.form = lambda: form
+        program.public = {
+            name: (name, Signature(name, tuple(map(Var, code.params)), None))
+            for name, code in functions.items()
+        }
+        runs = form.instrumented(None)
+        entries = {
+            name: EntryPoint(signature, runs[name], program)
+            for name, signature in program.public.values()
+        }
+        super().__init__(entries, program=program, report=ExecutionReport(()), private_names=())
 
-        def entries(instrument: Instrument | None = None) -> dict[str, EntryPoint]:
-            machine = _Machine(functions, constants, instrument)
-            signatures = {
-                name: Signature(name, tuple(map(Var, code.params)), None)
-                for name, code in functions.items()
-            }
-            return {
-                name: EntryPoint(signature, machine.runner(name), program)
-                for name, signature in signatures.items()
-            }
+    @override
+    def kernel_source(self, name: str, kind: SourceKind = "python") -> NoReturn:
+        """Errors: MisuseError: there are no kernels."""
+        _no_kernels()
 
-        super().__init__(
-            entries(),
-            program=program,
-            source=lambda: program_python(functions, constants),
-            report=ExecutionReport(()),
-            private_names=(),
-            instrumented=entries,
-            kernel_source=_no_kernels,
-            profile=_no_kernels,
-        )
+    @override
+    def profile(self, *args: object, **options: object) -> NoReturn:
+        """Errors: MisuseError: there are no kernels."""
+        _no_kernels()
 
     @override
     def as_text(self) -> str:
@@ -528,7 +550,7 @@ def _no_saved(saved: object) -> NoReturn:
     raise MisuseError("an executable of instructions has no saved form")
 
 
-def _no_kernels(*args: object) -> NoReturn:
+def _no_kernels() -> NoReturn:
     raise MisuseError(
         "an executable of instructions has no kernels",
         hint="VirtualMachine(ex).profile(name, *args) measures the functions that it calls",

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from relaxpy import IRModule, relax
+from relaxpy.exec.api.lowered import dynamic_programs
 from relaxpy.exec.program.lower.known import allocation_of, is_release, is_reshape
 from relaxpy.exec.program.lower.places import Places
-from relaxpy.exec.program.lower.python_module import ModuleLowering, NumpyBackend, dynamic_programs
+from relaxpy.exec.program.lower.python_module import ModuleLowering, NumpyBackend
 from relaxpy.exec.runtime.checks import output_sinfos
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

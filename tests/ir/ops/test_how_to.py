@@ -118,10 +118,11 @@ def test_a_new_family_is_found_without_another_change(use: str, tmp_path: Path) 
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_one_row_is_enough_for_the_tests_of_the_catalogue(names, symbolic) -> None:
     rows: Callable[[], Iterator[Case]] = names["cases"]
+    knowledge = "symbolic" if symbolic else "static"
     for case in rows():
-        test_kernels.test_the_kernel_computes_the_definition(case, symbolic)
+        test_kernels.test_the_kernel_computes_the_definition(case, knowledge)
         test_gradients.assert_gradient(case, symbolic, partial(test_gradients.derivatives, case))
-        read_back(program(case, "symbolic" if symbolic else "static"))
+        read_back(program(case, knowledge))
 
 
 def test_the_catalogue_misses_an_operator_without_a_row(names: dict[str, Any]) -> None:
