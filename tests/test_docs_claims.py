@@ -445,6 +445,7 @@ def main(x: R.Tensor(("n",), "float32")):
 def test_the_importer_of_pytorch_follows_views_and_leaves_the_rest_to_pytorch() -> None:
     torch = pytest.importorskip("torch")
     decompose = importlib.import_module("relaxpy.plugins.torch.decompose")
+    followed = importlib.import_module("relaxpy.plugins.torch.mutation").Followed
 
     class Followed(torch.nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: Any) -> Any:
@@ -462,4 +463,4 @@ def test_the_importer_of_pytorch_follows_views_and_leaves_the_rest_to_pytorch() 
     x = (torch.ones(3, 4),)
     for module, is_followed in ((Followed(), True), (LeftToPyTorch(), False)):
         program = torch.export.export(module, x)
-        assert (decompose.functional(program) is program) == is_followed
+        assert (decompose.functional(program, followed()) is program) == is_followed

@@ -123,7 +123,7 @@ FLOORS = {
         machine runtime loops/nest loops/plan loops numpy/python_ast.py numpy/emit numpy
         native/llvm native/machine_code native/threads native/maths native/calls native/trees
         native/values native/contraction native/loops native
-        program/lower program/graph program store/container.py store reference
+        program/memory.py program/lower program/graph program store/container.py store reference
         api/__init__.py api/as_module.py api/stateful.py api/executable.py api/assembled.py
         api/lowered.py api/cross.py api/vm.py api/compile.py api/eager.py
         inspect

@@ -23,9 +23,9 @@ from relaxpy.relax import transform
 from relaxpy.script import from_source
 from relaxpy.support.dataclass import _INSTANCES
 
-_FINGERPRINTS = "_files", "_generator", "_interface"
-#: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
-#: nothing.
+_FINGERPRINTS = "_files", "_generator", "_interface", "_record"
+#: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, texts
+#: of kernels in relaxpy, or nothing.
 FEW = {
     "relaxpy.plugin.models",
     "relaxpy.exec.inspect.check_values._least_normal",
@@ -69,9 +69,10 @@ FEW = {
     "relaxpy.exec.machine.process._granted",
     "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.plugins.torch.decompose._core",
-    "relaxpy.ir.hooks._resolve",
+    "relaxpy.ir.hooks.resolve",
     "relaxpy.plugins.torch.dynamo._note_steps",
     "relaxpy.plugins.relay.saved.enter",
+    "relaxpy.script.parser.evaluate.macros.of_text",
     *("relaxpy.plugin.installed", "relaxpy.plugin.manifests", "relaxpy.plugin.own"),
     *("relaxpy.plugin.hooks", "relaxpy.support.lazy._is_installed"),
     "relaxpy.plugins.llm.template._renderer",

@@ -229,6 +229,6 @@ def test_other_code_needs_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     try:
         with pytest.raises(CompileError, match="it is not installed"):
-            executable._program.machine_code(Sections())
+            executable._program.form().machine_code(Sections())
     finally:
         machine.llvm.cache_clear()

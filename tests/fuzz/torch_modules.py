@@ -431,6 +431,10 @@ def run_exported(case: Case, target: str) -> None:
             runs(accepts, call) for accepts in guarded
         ):
             continue  # PyTorch has found that this size cannot vary
+        if ".contiguous().as_strided((2, 2), (1, 2)).mul_" in case.text and any(
+            x.is_contiguous() != y.is_contiguous() for x, y in zip(call, case.calls[0], strict=True)
+        ):
+            continue  # it changes the input or a copy of it, by the strides of the first call
         module, args = case.module(), [*map(copied, call)]
         expected = leaves(module(*args))
         after = dict(zip(inputs, args, strict=True)) | dict(module.named_buffers())

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from relaxpy.exec.api.executable import DirectEntryPoint, EntryPoint, Executable, Form, Program
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
 from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
-from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.report import ExecutionReport
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
+
+if TYPE_CHECKING:
+    from relaxpy.exec.runtime.instrument import Instrument
 
 
 def executable_of(

@@ -93,6 +93,16 @@ def program_of_saved(
     Errors:
         One of NOT_A_PROGRAM: the table is not one.
     """
+    functions = {
+        entry["name"]: NativeFunction(
+            entry["symbol"],
+            [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
+            EntryTable(*entry["entry"]),
+            entry["written"],
+            [Session.loaded(*session) for session in entry["sessions"]],
+        )
+        for entry in table["functions"]
+    }
     if not still_hold(table["answers"]):
         return None
     arrays, text, saved = _Arrays(literals), None, table["signatures"]
@@ -102,16 +112,7 @@ def program_of_saved(
 
         text = text_of_saved(table["text"], arrays, located, lowered)
     return CompiledProgram(
-        functions={
-            entry["name"]: NativeFunction(
-                entry["symbol"],
-                [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
-                EntryTable(*entry["entry"]),
-                entry["written"],
-                [Session.loaded(*session) for session in entry["sessions"]],
-            )
-            for entry in table["functions"]
-        },
+        functions=functions,
         python_names={entry["name"]: entry["python_name"] for entry in table["functions"]},
         kernels=[
             CalledKernel(name, symbol, EntryTable(*entry), kept)

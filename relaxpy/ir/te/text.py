@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relaxpy.ir import hooks
-from relaxpy.ir.te.tensor import Tensor, extern, whole
 from relaxpy.ir.tir import stmt
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from relaxpy.ir.te.tensor import Tensor
 
 
 class _Language:
@@ -61,6 +63,8 @@ def written(
 
     The parameters of `text` are its buffers, and the others. An input that is None has no buffer.
     """
+    from relaxpy.ir.te.tensor import extern, whole  # the parser, which reads texts, needs none
+
     tensors = {parameter: tensor for parameter, tensor in inputs.items() if tensor is not None}
 
     def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> stmt.Stmt:

@@ -406,7 +406,7 @@ def test_files_that_another_program_wrote_are_compiled_again(place: Path, kind: 
     expected = run()
     stored = {path: path.read_bytes() for path in place.iterdir()}
     header = disk_cache._HEADER
-    [program] = [path for path, content in stored.items() if b"private_names" in content]
+    [program] = [path for path, content in stored.items() if b'"private"' in content]
     if kind == "program":
         saved = Container.of_memory(stored[program][header:], "the cache")
         tables: list[Any] = [[], {}, None, {**saved.content, "functions": []}]
@@ -415,10 +415,11 @@ def test_files_that_another_program_wrote_are_compiled_again(place: Path, kind: 
             if name == "entry" and value is None:
                 continue  # a function may have none
             tables.append({**saved.content, "functions": [{**function, name: value}]})
-        python = ("text", (), (), ()), ("def f(:", (), (), ()), ("unknown", (), (("x", (1,)),), ())
-        tables += [{**saved.content, "python": save_table(part, len)} for part in python]
+        texts = ("text", (), ()), ("def f(:", (), ()), ("unknown", (), (("x", (1,)),))
+        forms = (save_table((*part, (), ()), len) for part in texts)
+        tables += [{**saved.content, "text": form} for form in forms]
         for name, value in product(saved.content, ({}, [], 3, "text", [[1]])):
-            if value or name not in ("private_names", "rows", "kernels", "reports"):
+            if value or name not in ("private", "rows", "kernels", "reports"):
                 tables.append({**saved.content, name: value})
         sections = Sections()
         for array in saved.arrays:
