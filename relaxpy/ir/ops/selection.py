@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.ops.array_order import FEW
 from relaxpy.ir.ops.definition import rules
-from relaxpy.ir.ops.sorting import FEW
 from relaxpy.ir.relax.known import literal_shape, tensor_of
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleGetItem
 from relaxpy.ir.te.tensor import Number, Tensor
