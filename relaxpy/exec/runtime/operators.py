@@ -26,7 +26,7 @@ from relaxpy.exec.runtime.values import (
 )
 from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import Array, DataType
-from relaxpy.ir.ops import misc, packed, python_syntax
+from relaxpy.ir.ops import array_order, misc, packed, python_syntax
 from relaxpy.ir.relax.nodes import FuncStructInfo, PrimStructInfo, StructInfo
 from relaxpy.ir.relax.relations import erase_to_well_defined
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
@@ -169,7 +169,7 @@ def _captured_sizes(
 
 
 def _places(data: Array, axis: int, is_ascend: int, count: int) -> Array:
-    return np.take(op.sorting.order(data, axis, descending=not is_ascend), np.arange(count), axis)
+    return np.take(array_order.order(data, axis, descending=not is_ascend), np.arange(count), axis)
 
 
 @provided("tvm.contrib.sort.sort", pure=True)
@@ -179,13 +179,13 @@ def sort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
         out[...] = data
         out.sort(axis, kind="stable")
         return
-    out[...] = np.take_along_axis(data, op.sorting.order(data, axis, descending=True), axis)
+    out[...] = np.take_along_axis(data, array_order.order(data, axis, descending=True), axis)
 
 
 @provided("tvm.contrib.sort.argsort", pure=True)
 def argsort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
     """Store the indices that sort the elements along an axis."""
-    out[...] = op.sorting.order(data, axis, descending=not is_ascend)
+    out[...] = array_order.order(data, axis, descending=not is_ascend)
 
 
 @provided("tvm.contrib.sort.argsort_nms", pure=True)
@@ -194,7 +194,7 @@ def argsort_valid(data: Array, valid: Array, out: Array, axis: int, is_ascend: i
     lines, found = np.moveaxis(data, axis, -1), np.moveaxis(out, axis, -1)
     found[...] = np.arange(lines.shape[-1])
     for place, count in np.ndenumerate(valid.reshape(lines.shape[:-1])):
-        found[place][:count] = op.sorting.order(lines[place][:count], 0, descending=not is_ascend)
+        found[place][:count] = array_order.order(lines[place][:count], 0, descending=not is_ascend)
 
 
 @provided("tvm.contrib.sort.topk", pure=True)

@@ -14,18 +14,7 @@ from relaxpy.ir.ops.definition.registry import (
 )
 
 if TYPE_CHECKING:
-    from relaxpy.ir.ops import (
-        builtin,
-        ccl,
-        distributed,
-        grad,
-        image,
-        memory,
-        nn,
-        sorting as sorting,
-        vision,
-        vm,
-    )
+    from relaxpy.ir.ops import builtin, ccl, distributed, grad, image, memory, nn, vision, vm
     from relaxpy.ir.ops.builtin import stop_lift_params
     from relaxpy.ir.ops.call import (
         call_dps_packed,
