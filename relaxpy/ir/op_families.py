@@ -6,6 +6,7 @@ Written by tools/stubs.py.
 from typing import Final
 
 FAMILIES: Final = """
+array_order:
 builtin: builtin.alloc_tensor builtin.stop_lift_params
 call: call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_with_grad
 ccl: ccl.allgather ccl.allreduce ccl.broadcast_from_worker0 ccl.gather_to_worker0
