@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -135,3 +136,29 @@ def test_without_its_code_a_program_runs_in_python() -> None:
     assert other.text is table.text
     with pytest.raises(MisuseError, match="a reason"):
         form(other)
+
+
+def test_packed_calls_find_native_kernels_after_native_code_has_refused_arguments() -> None:
+    both = (
+        PROGRAMS["kernels alone"]
+        + f"""
+    @R.function(pure=False)
+    def main({HEADER}):
+        y = R.call_tir(Module.double, (x,), out_sinfo=R.Tensor((3, 4), "float32"))
+        z = R.call_dps_packed("double", (y,), out_sinfo=R.Tensor((3, 4), "float32"))
+        return z
+"""
+    )
+    executable = relaxpy.compile(from_source(f"@I.ir_module\nclass Module:{both}"), "native")
+    text = table_of(executable).text
+    assert text is not None
+    kernel: Any = text.symbols["double"]
+    assert isinstance(kernel.run, BuiltinFunctionType)
+    out = np.empty((4, 3), "float32").T
+    with pytest.raises(relaxpy.errors.RelaxpyError):
+        executable["double"](X, X[:2])
+    executable["double"](X, out)
+    executable["main"](X.astype("float64").view("float32")[:, ::2])
+    np.testing.assert_array_equal(executable["main"](X), X * 4)
+    kept: Any = text.symbols["double"]
+    assert kept is kernel

@@ -153,7 +153,7 @@ def load_text(
         run = (plain if each.is_closure else namespace)[each.python_name]
         value = each.of(run)
         if each.symbol is not None:
-            text.symbols[each.symbol] = value
+            text.symbols.setdefault(each.symbol, value)
         if each.alias is not None:
             namespace[each.alias] = value
         functions[each.name] = run if each.is_closure else value
