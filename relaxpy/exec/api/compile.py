@@ -27,7 +27,7 @@ from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
 from relaxpy.exec.native.machine_code.machine import generating_for, obstacle, unfit, with_current
 from relaxpy.exec.native.machine_code.objects import LoadedCode, damaged_code, load_code
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.program.link import LateFallbacks, link
+from relaxpy.exec.program.link import link
 from relaxpy.exec.program.saved import NOT_A_PROGRAM, program_of_saved
 from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold, with_instance
@@ -412,7 +412,7 @@ def _linked(
         One of NOT_A_PROGRAM: a function is missing in its code.
     """
     try:
-        functions = link(program, LateFallbacks(lowered))
+        functions = link(program, lowered)
     except OSError:
         return None  # this process may not run it, as code with matrix tiles
     missing = [name for name, _ in program.public.values() if name not in functions]

@@ -215,7 +215,7 @@ class Lowered:
         self._functions = Late(self._load_functions)
         self._kernels = Late(self._load_kernels)
         self._native_kernels = Late(with_current(self._link_kernels))
-        self._machine_code = with_current(self._code_of_file)
+        self.machine_code = with_current(self._machine_code)
 
     def _lower(self) -> LoweredModule:
         module = self._source()
@@ -261,10 +261,10 @@ class Lowered:
             assert native is not None
             try:
                 with native.faults_refused(_LINKING):
-                    return program, link(program, self)
+                    return program, link(program, lambda: self, self._finish)
             except RefusedError as error:
                 program = program.without_code(str(error))
-        return program, link(program, self)
+        return program, link(program, lambda: self, self._finish)
 
     def run(self, name: str, *args: Value) -> Value:
         """Call the Python form of a Relax function, with native kernels."""
@@ -276,7 +276,7 @@ class Lowered:
         from relaxpy.exec.program.lower.text import load_text
 
         text = self._lowered().text_of_functions()
-        return load_text(text, {}, self._run_native_kernel, {}, self.finish)
+        return load_text(text, {}, self._run_native_kernel, {})
 
     def _run_native_kernel(self, python_name: str, *args: Value) -> Value:
         """Call a kernel as native code; those of a function are linked when it calls one."""
@@ -291,7 +291,7 @@ class Lowered:
         try:
             with native.faults_refused(_LINKING):
                 program = replace(program, functions={}, **_code(native, [*native.claimed]))
-                return linked_kernels(program, library_of(program, self), self)
+                return linked_kernels(program, library_of(program, lambda: self), lambda: self)
         except RefusedError:
             return {}
 
@@ -303,7 +303,7 @@ class Lowered:
     def _load_kernels(self) -> Loaded:
         from relaxpy.exec.program.lower.text import load_text
 
-        return load_text(self._lowered().text_of_kernels(), {}, self.run_kernel, {}, self.finish)
+        return load_text(self._lowered().text_of_kernels(), {}, self.run_kernel, {})
 
     def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
         """The kernel of that Python name for arguments that alias."""
@@ -317,7 +317,7 @@ class Lowered:
         assert backend is not None
         return backend.failures(number, index, size)
 
-    def finish(self, namespace: dict[str, Any]) -> None:
+    def _finish(self, namespace: dict[str, Any]) -> None:
         """Let the back end replace functions that a text calls, and the instrument see calls."""
         lowered = self._lowered()
         lowered.backend.link(namespace)
@@ -334,11 +334,8 @@ class Lowered:
         """The public functions, compiled to report calls to an instrument."""
         return Lowered(self._source, self.new_backend, instrument).linked()[1]
 
-    def machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
+    def _machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
         """The machine code, and the form of the compiled program that goes with it, for a file."""
-        return self._machine_code(sections)
-
-    def _code_of_file(self, sections: Sections) -> Mapping[str, Any] | None:
         native = self._lowered().backend.native
         if native is None:
             return None

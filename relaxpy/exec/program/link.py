@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from typing_extensions import override
-
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.calls.called import changed_runtime
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures
@@ -37,46 +35,25 @@ class Fallbacks(Protocol):
     def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
         """The error of an obligation that native code reports."""
 
-    def finish(self, namespace: dict[str, Any]) -> None:
-        """Change the functions that a loaded text calls."""
 
-
-class LateFallbacks(Fallbacks):
-    """Those of a program that is lowered when it needs one."""
-
-    def __init__(self, lowered: Callable[[], Fallbacks]) -> None:
-        self._lowered = lowered
-
-    @override
-    def run(self, name: str, *args: Value) -> Value:
-        return self._lowered().run(name, *args)
-
-    @override
-    def run_kernel(self, python_name: str, *args: Value) -> Value:
-        return self._lowered().run_kernel(python_name, *args)
-
-    @override
-    def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
-        return self._lowered().failure(number, index, size)
-
-    @override
-    def finish(self, namespace: dict[str, Any]) -> None:
-        return  # what another back end or an instrument changes is not stored
-
-
-def link(program: CompiledProgram, fallbacks: Fallbacks) -> Mapping[str, Callable[..., Value]]:
+def link(
+    program: CompiledProgram,
+    lowered: Callable[[], Fallbacks],
+    finish: Callable[[dict[str, Any]], None] = lambda namespace: None,
+) -> Mapping[str, Callable[..., Value]]:
     """The functions of a program by name: native ones, and those of its text.
 
-    Without code, or with code for another machine, native functions are their fallbacks.
+    Without code, or with code for another machine, native functions are their fallbacks, for which
+    the program may be lowered first. `finish` may change the functions that the text calls.
 
     Errors:
         OSError: this process may not run the code.
         CompileError: blocks of the text nest deeper than in Python.
     """
-    library = library_of(program, fallbacks)
+    library = library_of(program, lowered)
     functions: dict[str, Callable[..., Value]] = {}
     for name, function in program.functions.items():
-        run = partial(fallbacks.run, name)
+        run = partial(_run, lowered, name)
         functions[name] = run if library is None else function.linked(library, run)
     if program.text is None:
         return functions
@@ -84,27 +61,26 @@ def link(program: CompiledProgram, fallbacks: Fallbacks) -> Mapping[str, Callabl
     from relaxpy.exec.program.lower.text import load_text
 
     native = {program.python_names[name]: function for name, function in functions.items()}
-    kernels = linked_kernels(program, library, fallbacks)
+    kernels = linked_kernels(program, library, lowered)
     changed = changed_runtime() if kernels else {}
-    loaded = load_text(
-        program.text, native | kernels, fallbacks.run_kernel, changed, fallbacks.finish
-    )
+    run_kernel = partial(_run_kernel, lowered)
+    loaded = load_text(program.text, native | kernels, run_kernel, changed, finish)
     return {**functions, **loaded.functions}
 
 
 def linked_kernels(
-    program: CompiledProgram, library: Library | None, fallbacks: Fallbacks
+    program: CompiledProgram, library: Library | None, lowered: Callable[[], Fallbacks]
 ) -> dict[str, Callable[..., Value]]:
     """The native kernels that Python calls, by Python name."""
     if library is None:
         return {}
     return {
-        kernel.name: kernel.linked(library, partial(fallbacks.run_kernel, kernel.name))
+        kernel.name: kernel.linked(library, partial(_run_kernel, lowered, kernel.name))
         for kernel in program.kernels
     }
 
 
-def library_of(program: CompiledProgram, fallbacks: Fallbacks) -> Library | None:
+def library_of(program: CompiledProgram, lowered: Callable[[], Fallbacks]) -> Library | None:
     """The code of a program in this process, which reports to the fallbacks, if it runs here.
 
     Errors:
@@ -117,18 +93,26 @@ def library_of(program: CompiledProgram, fallbacks: Fallbacks) -> Library | None
     exports += [FAILURES] if program.reports else []
     library = link_code(program.code, [*dict.fromkeys(exports)])
     if program.reports:
-        connect_failures(library, _Failures(fallbacks))
+        connect_failures(library, _Failures(lowered))
     return library
+
+
+def _run(lowered: Callable[[], Fallbacks], name: str, *args: Value) -> Value:
+    return lowered().run(name, *args)
+
+
+def _run_kernel(lowered: Callable[[], Fallbacks], python_name: str, *args: Value) -> Value:
+    return lowered().run_kernel(python_name, *args)
 
 
 class _Failures:
     """The obligations that code reports, as errors that begin where the user's code called."""
 
-    def __init__(self, fallbacks: Fallbacks) -> None:
-        self._fallbacks = fallbacks
+    def __init__(self, lowered: Callable[[], Fallbacks]) -> None:
+        self._lowered = lowered
 
     def __call__(self, number: int, index: int, size: int) -> RuntimeCheckError:
-        error = self._fallbacks.failure(number, index, size)
+        error = self._lowered().failure(number, index, size)
         if is_user_frame(sys._getframe().f_back):
             error.hide_internal_frames()
         return error
