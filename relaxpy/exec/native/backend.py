@@ -92,8 +92,10 @@ class NativeBackend:
         """The classes of kernels that have one."""
         self._constants: Mapping[PrimFunc, Set[int]] = {}
         """The numbers of the arguments of kernels that are always constants."""
-        self.only_packed: dict[str, KernelProgram] = {}
-        """The programs of the kernels that only take packed weights, by Python name."""
+        self.forms: dict[tuple[str, frozenset[int]], str] = {}
+        """Functions of kernels, by Python name and the parameters that they take packed."""
+        self._programs: dict[str, KernelProgram] = {}
+        """The programs of the kernels that have several forms, by Python name."""
         self.problem = ""
         """The first failure of native code that was not expected, if there was one."""
         self._code = b""
@@ -136,7 +138,7 @@ class NativeBackend:
                 if func in self._classes and self._claim_in_class(kernel, func):
                     return kernel
                 program = self._program(kernel)
-                constants = self._constants.get(func, frozenset())
+                constants = frozenset(self._constants.get(func, ()))
                 written = self._emit(name, rewritten(program), constants=constants)
         except RefusedError as error:
             reason = f"not native: {error}"
@@ -253,7 +255,7 @@ class NativeBackend:
         name: str,
         program: KernelProgram,
         multiples: Mapping[Var, int] | None = None,
-        constants: Set[int] = frozenset(),
+        constants: frozenset[int] = frozenset(),
     ) -> Sequence[str]:
         """Emit the program of a kernel; the names of its functions.
 
@@ -264,7 +266,29 @@ class NativeBackend:
             RefusedError: a part of it has no native form.
         """
         signature = signature_of(program)
-        emitter, emitted = self._written(_KERNEL, program, signature, multiples, constants)
+        emitter, symbol, written = self._written(program, signature, multiples, constants)
+        self.claimed[name] = symbol, signature
+        self.packings[name] = emitter.packings
+        self.forms[name, constants.intersection(emitter.packings)] = symbol
+        if emitter.packings:
+            self._programs[name] = program
+        return written
+
+    def _written(
+        self,
+        program: KernelProgram,
+        signature: EntrySignature,
+        multiples: Mapping[Var, int] | None,
+        constants: frozenset[int],
+    ) -> tuple[KernelEmitter, str, Sequence[str]]:
+        """The emitter of a kernel that is now in the module, and the names of its functions.
+
+        The first of these is that of the kernel.
+
+        Errors:
+            RefusedError: a part of it has no native form.
+        """
+        emitter, emitted = self._emitted(program, signature, multiples, constants)
         functions = (self.module.functions[function] for function in emitted)
         own = (each.text() for each in functions if each.name.startswith(_KERNEL))
         symbol = f"{_KERNEL}.{key_of(*own)[:24]}"
@@ -272,21 +296,16 @@ class NativeBackend:
         written = self.module.rename(emitted, _KERNEL, symbol)
         if is_new:
             self._ahead.add(self.module, written)  # a thread may read their text from here on
-        self.claimed[name] = symbol, signature
-        self.packings[name] = emitter.packings
-        if emitter.takes_only_packed:
-            self.only_packed[name] = program
-        return written
+        return emitter, symbol, written
 
-    def _written(
+    def _emitted(
         self,
-        symbol: str,
         program: KernelProgram,
         signature: EntrySignature,
         multiples: Mapping[Var, int] | None,
-        constants: Set[int],
+        constants: frozenset[int],
     ) -> tuple[KernelEmitter, Sequence[str]]:
-        """The emitter of a kernel that is now in the module, and the names of its functions.
+        """The emitter of a kernel that is in the module as `_KERNEL`, and its functions.
 
         Errors:
             RefusedError: a part of it has no native form.
@@ -299,7 +318,7 @@ class NativeBackend:
                 if multiples is not None
                 else partial(self.failures.add, plan.name, plan.func)
             )
-            operands = self.module, symbol, program, signature, report, multiples or {}
+            operands = self.module, _KERNEL, program, signature, report, multiples or {}
             emitter = KernelEmitter(*operands, constants)
             emitter.emit()
             written = list(islice(self.module.functions, len(before.functions), None))
@@ -313,15 +332,27 @@ class NativeBackend:
             raise
         return emitter, written
 
+    def form(self, name: str, packed: frozenset[int] = frozenset()) -> str:
+        """The function of a kernel that takes these parameters packed, which it gets now.
+
+        Errors:
+            RefusedError: a part of it has no native form.
+        """
+        program, known = self._programs.get(name), self.forms.get((name, packed))
+        if program is None:
+            return self.claimed[name][0]
+        if known is None:
+            signature = self.claimed[name][1]
+            emitter, known, _ = self._written(program, signature, None, packed)
+            assert emitter.packings == self.packings[name], "forms of a kernel pack in one way"
+            self.forms[name, packed] = known
+        return known
+
     def _takes_arrays(self, name: str) -> bool:
         """True if a kernel has a form for arrays, which it gets now."""
-        program = self.only_packed.get(name)
-        symbol, signature = self.claimed[name]
-        if program is None or f"{symbol}.{name}" in self.module.functions:
-            return True
         try:
             with self.faults_refused(f"{name} cannot be native code"):
-                self._written(f"{symbol}.{name}", program, signature, None, frozenset())
+                self.form(name)
         except RefusedError:
             return False
         return True
@@ -387,21 +418,16 @@ class NativeBackend:
                     entry = self._entry(name)
                     if entry.tasks == BY_WORDS:
                         signature = self.claimed[name][1]
-                        emit_by_words(module, entry.function, self._called_symbol(name), signature)
+                        emit_by_words(module, entry.function, self.form(name), signature)
             with recorded() as objects:
                 self._code = compile_code(module, ahead=self._ahead)
             self.objects.update(objects)
             self._entries = entries
         return self._code
 
-    def _called_symbol(self, name: str) -> str:
-        """The function of a kernel that takes arrays that are not packed."""
-        symbol = self.claimed[name][0]
-        return f"{symbol}.{name}" if name in self.only_packed else symbol
-
     def _entry(self, name: str) -> EntryTable:
         """The entry of a kernel that Python calls."""
-        symbol, (_, signature) = self._called_symbol(name), self.claimed[name]
+        symbol, (_, signature) = self.form(name), self.claimed[name]
         params = signature.params
         if signature.constants or len(types_of(params)) > PASSED:
             return entry_table(f"{symbol}.{name}.words", params, tasks=BY_WORDS)

@@ -39,8 +39,8 @@ class KernelEmitter:
     The function returns 0 on success. Otherwise it has either only written memory that it does not
     read, or raised a Python exception: that of an obligation, which `report` numbers, or that of a
     signal that interrupted it. The parameters of a class have `multiples`, powers of two that
-    divide the sizes among them, which are long, and need no tests. The function takes the arguments
-    at the positions `constants` packed, if they may be packed.
+    divide the sizes among them, which are long, and need no tests. The function takes those of the
+    arguments at the positions `constants` packed that may be packed.
     """
 
     def __init__(
@@ -85,16 +85,10 @@ class KernelEmitter:
 
     @property
     def packings(self) -> dict[int, Packing]:
-        """The packings of parameters by number, known after the function was emitted."""
+        """The packings of parameters that some form takes, known after the function was emitted."""
         arrays = [n for n, p in enumerate(self.signature.params) if isinstance(p, Array)]
         numbers = dict(zip(self.signature.buffers, arrays, strict=True))
         return {numbers[b]: how for b, how in self.frame.packable.items() if how is not None}
-
-    @property
-    def takes_only_packed(self) -> bool:
-        """True if the function, which was emitted, takes an argument only packed."""
-        packable = self.frame.packable.items()
-        return any(how is not None and b in self.frame.packed for b, how in packable)
 
     def emit(self) -> Function:
         """The function.

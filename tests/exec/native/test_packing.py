@@ -478,11 +478,11 @@ def test_kernels_have_code_for_the_weights_that_they_get(
     is_bound: bool,
     has_both: bool,
 ) -> None:
-    only_packed: list[str] = []
+    only_packed: list[bool] = []
     compile_graph = GraphBackend.compile_graph
 
     def noted(self: GraphBackend, *args: object) -> bool:
-        only_packed[:] = self.only_packed
+        only_packed[:] = [bool(packed) for _, packed in self.forms]
         return compile_graph(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(GraphBackend, "compile_graph", noted)
@@ -490,12 +490,12 @@ def test_kernels_have_code_for_the_weights_that_they_get(
     x, w = numbers((1, 6, 6, 40)), numbers((3, 3, 40, 70), seed=1)
     expected = relaxpy.compile(module, target="native")["main"](x, w)
     assert not packed
-    assert not only_packed
+    assert only_packed == [False]
     module["main"] = module["main"].bind_params({"w": w})
     if is_bound:
         module["other"] = module["other"].bind_params({"w": w})
     executable = relaxpy.compile(module, target="native")
-    assert bool(only_packed) is not has_both
+    assert only_packed == ([False, True] if has_both else [True])
     executable.save(tmp_path / "model.exe")
     for each in (executable, relaxpy.load_executable(tmp_path / "model.exe")):
         arguments = (x,) if is_bound else (x, w)
@@ -504,3 +504,29 @@ def test_kernels_have_code_for_the_weights_that_they_get(
         for name, values in (("main", (x,)), ("other", arguments)):
             assert (each[name](*values) == expected).all()
             each.profile(*values, repeat=1, function=name)
+
+
+def test_a_kernel_gets_a_constant_in_one_call_and_a_parameter_in_another(
+    packed: list[Packing],
+) -> None:
+    """The kernel has a form for each, and none of them asks an address what it is."""
+    x, w, p = numbers((64, 256)), numbers((256, 256), seed=1), numbers((256, 256), seed=2)
+    module = relaxpy.IRModule({"main": from_source(TWO_PRODUCTS)})
+    expected = relaxpy.compile(module, target="native")["main"](x, p, w)
+    assert not packed
+    module["main"] = module["main"].bind_params({"w": w})
+    executable = relaxpy.compile(module, target="native")
+    assert (executable["main"](x, p) == expected).all()
+    assert len(packed) == 1
+    np.testing.assert_allclose(expected, x @ w @ p, rtol=1e-3, atol=1e-3)
+
+
+TWO_PRODUCTS = """
+@R.function
+def main(
+    x: R.Tensor((64, 256), "float32"),
+    p: R.Tensor((256, 256), "float32"),
+    w: R.Tensor((256, 256), "float32"),
+):
+    return R.matmul(R.matmul(x, w), p)
+"""

@@ -26,7 +26,6 @@ from relaxpy.exec.native.contraction.operands import (
     total,
     with_values,
 )
-from relaxpy.exec.native.contraction.panels import is_packed
 from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import Function, Value
@@ -69,53 +68,36 @@ def emit_product(
     """
     f = frame.function
     if columns is None and over is None:
-        contraction, plain = _contraction(product, frame)
+        contraction = _contraction(product, frame)
     else:
         contraction = contraction_of(product, frame)
         sums = tuple(replace(axis, within=over) for axis in contraction.over)
         column = replace(contraction.column, within=columns)
-        contraction = plain = replace(contraction, column=column, over=sums)
+        contraction = replace(contraction, column=column, over=sums)
     rows = contraction.row.extent
 
-    def run(one: Gemm) -> None:
-        _run(f, one, in_task=in_task)
+    def run() -> None:
+        _run(f, contraction, in_task=in_task)
 
     def run_rows(row: GemmAxis, when: Value, others: Callable[[], None]) -> None:
-        """Read the second operand in place for these rows, otherwise run `others`."""
-        if contraction.b.may_be_packed:
-            when = f.arithmetic("and", when, f.arithmetic("xor", is_packed(f, contraction.b), 1))
-        f.branch(when, lambda: run(replace(plain, row=row)), others)
-
-    def run_packed_or_plain() -> None:
-        if not contraction.b.may_be_packed or contraction.b.is_packed or has_one_form():
-            run(contraction)
-        else:
-            packed = replace(contraction, b=replace(contraction.b, is_packed=True))
-            f.branch(is_packed(f, contraction.b), lambda: run(packed), lambda: run(plain))
-
-    def has_one_form() -> bool:
-        """True if an unpacked second operand is read like a packed one, in a copy or in place."""
-        found = emitter_of(f, plain)
-        if not isinstance(found, TileEmitter) or contraction.row_fold is not None:
-            return False
-        packed = emitter_of(f, contraction)
-        return found.packs_b or (isinstance(packed, TileEmitter) and packed.reads_in_place)
+        """Run a form for these rows, or else `others`."""
+        f.branch(when, lambda: _run(f, replace(contraction, row=row), in_task=in_task), others)
 
     def run_few(rows: Value) -> None:
         suitable = RowLanesEmitter if in_task else (DotEmitter, RowLanesEmitter)
         for most in (Gemv.MOST_DOT_ROWS, Gemv.MOST_ROWS):
             few = replace(contraction.row, most=most)
-            if isinstance(emitter_of(f, replace(plain, row=few)), suitable):
-                return run_rows(few, f.compare("sle", rows, most), run_packed_or_plain)
-        return run_packed_or_plain()
+            if isinstance(emitter_of(f, replace(contraction, row=few)), suitable):
+                return run_rows(few, f.compare("sle", rows, most), run)
+        return run()
 
     has_few = product.row is not None and not product.row.extent.mentions(frame.long)
     if isinstance(rows, Value) and has_few and not contraction.b.is_packed:
         # A batch of one is common, and slow in tiles unless these need no copies.
-        single = replace(plain.row, extent=1)
+        single = replace(contraction.row, extent=1)
         run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))
     else:
-        run_packed_or_plain()
+        run()
 
 
 def emit_tiles(product: Product, frame: Values) -> None:
@@ -123,8 +105,8 @@ def emit_tiles(product: Product, frame: Values) -> None:
     _run(frame.function, contraction_of(product, frame), in_task=True)
 
 
-def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
-    """The contraction, and its form for an unpacked second operand.
+def _contraction(product: Product, frame: Values) -> Gemm:
+    """The contraction.
 
     Columns are folded if the second operand is then read in place, rows if it is packed.
     """
@@ -133,7 +115,7 @@ def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
         contraction = replace(contraction_of(joined, frame), fold=fold)
         emitter = emitter_of(frame.function, contraction)
         if isinstance(emitter, TileEmitter) and not emitter.packs_b:
-            return contraction, contraction
+            return contraction
     plain = contraction_of(product, frame)
     # The order of a packed operand is free, so that of the image decides: its pixels may be in one
     # cache set.
@@ -142,47 +124,46 @@ def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
     joined, fold = with_folded_rows(ordered)
     if fold is not None:
         gemm = contraction_of(joined, frame)
-        contraction = _packable(product, replace(gemm, row_fold=fold), frame)
-        if contraction.b.may_be_packed:
-            return contraction, plain
-    contraction = _packable(product, contraction_of(ordered, frame), frame)
-    return contraction if contraction.b.may_be_packed else plain, plain
+        packed = _packed(product, replace(gemm, row_fold=fold), frame)
+        if packed is not None:
+            return packed if product.operands[B].buffer in frame.packed else plain
+    packed = _packed(product, contraction_of(ordered, frame), frame)
+    return packed if packed and product.operands[B].buffer in frame.packed else plain
 
 
-def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
-    """The contraction, whose second operand may be packed if it has no other reader.
+def _packed(product: Product, contraction: Gemm, frame: Values) -> Gemm | None:
+    """The contraction with a packed second operand; None if it cannot be packed, or need not be.
 
-    This pays if the operand would be copied otherwise, or is faster to read in order. The frame
-    records the packing.
+    It can if it has no other reader. This pays if the operand would be copied otherwise, or is
+    faster to read in order. The frame records the packing, with which another form of the kernel
+    may take it.
     """
     buffer, uses = product.operands[B].buffer, frame.packable
     if buffer not in uses:
-        return contraction
+        return None
     # A packed operand has fixed sizes.
     sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
     known = [(n, b) for n, b in sizes if isinstance(n, int) and isinstance(b, int) and n > 0]
     fixed = all(isinstance(axis.b, int) and axis.b == 0 for axis in contraction.outer)
     others = [o for n, o in enumerate(product.operands) if n != B and o.buffer is buffer]
     if not fixed or len(known) < len(sizes) or others:
-        return contraction
+        return None
     emitter = emitter_of(frame.function, contraction)
-    is_packed = buffer in frame.packed
-    memory = replace(contraction.b, may_be_packed=True, is_packed=is_packed)
-    packable = replace(contraction, b=memory)
+    packed = replace(contraction, b=replace(contraction.b, is_packed=True))
     if _is_faster_packed(emitter):
-        emitter = emitter_of(frame.function, packable)
+        emitter = emitter_of(frame.function, packed)
     if not isinstance(emitter, TileEmitter) or not emitter.packs_b:
-        return contraction
+        return None
     if contraction.row_fold is not None and not _suits_folded_rows(emitter, contraction.row_fold):
-        return contraction
+        return None
     dots, joined = emitter.dots, None
     converted = "" if dots else _converted_once(product.operands[B], contraction)
     if product.starts[B].constant != 0 or not (converted or _can_be_packed(emitter)):
-        return contraction
+        return None
     if dots is not None:
         joined = Joined(dots.count, dots.dtype, emitter.depth, dots.moved, dots.swaps)
     uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined, converted)
-    return packable
+    return packed
 
 
 def _converted_once(operand: Operand, contraction: Gemm) -> str:
@@ -365,7 +346,7 @@ def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emit
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, column.extent, bits, f.module.vector_registers)
     most = contraction.row.most if isinstance(rows, Value) else rows
-    if most is None or most > Gemv.MOST_DOT_ROWS or contraction.b.may_be_packed:
+    if most is None or most > Gemv.MOST_DOT_ROWS or contraction.b.is_packed:
         return TileEmitter(f, contraction, tile, in_task=in_task)
     over = merged(contraction.over)
     inner = over[-1:]

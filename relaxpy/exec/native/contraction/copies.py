@@ -23,8 +23,8 @@ from relaxpy.exec.native.contraction.operands import (
     moved,
     total,
 )
-from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
-from relaxpy.exec.native.llvm.writer import I32, I64, Function, Type, Value
+from relaxpy.exec.native.contraction.panels import Block, pack
+from relaxpy.exec.native.llvm.writer import I32, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
 
 
@@ -95,26 +95,21 @@ class Copies:
 
         If the whole operand is packed already, they are parts of that.
         """
-        f = self.f
-        rows = total(f, [x.extent for x in axes])
-
-        def copied() -> list[Value]:
-            read = self._read_rows(dots, b, axes, columns)
-            starts = dots.join_rows(f, read, self.joined, rows, self.sizes.width, columns)
-            for before, start in zip(columns.offsets, starts, strict=False):
-                f.store(start, advance(f, self.moved, before, I32))
-            return [self.joined, self.moved]
-
-        def present(whole: Value) -> list[Value]:
+        f, whole = self.f, self.contraction.b
+        if whole.is_packed:
             groups = up(self.sizes.depth, dots.count) // dots.count
             height = groups + dots.moves
             stretches = int(math.prod(extents(self.contraction.over))) // self.sizes.depth
             place = combine(f, "mul", columns.start, stretches * height)
             before = combine(f, "mul", 0 if number is None else number, height * self.sizes.width)
-            joined = advance(f, whole, combine(f, "add", place, before), I32)
+            joined = advance(f, whole.pointer, combine(f, "add", place, before), I32)
             return [joined, advance(f, joined, groups * self.sizes.width, I32)]
-
-        return copied_unless_packed(f, self.contraction.b, present, copied)
+        rows = total(f, [x.extent for x in axes])
+        read = self._read_rows(dots, b, axes, columns)
+        starts = dots.join_rows(f, read, self.joined, rows, self.sizes.width, columns)
+        for before, start in zip(columns.offsets, starts, strict=False):
+            f.store(start, advance(f, self.moved, before, I32))
+        return [self.joined, self.moved]
 
     def _read_rows(self, dots: Dots, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
         """The reader of rows of the second operand to be joined: in place, or from a copy."""
@@ -134,39 +129,14 @@ class Copies:
 
         If the whole operand is packed already, it is a part of that.
         """
-        f = self.f
-
-        def copied() -> list[Value]:
+        f, whole = self.f, self.contraction.b
+        if not whole.is_packed:
             self._copy_columns(b, axes, columns)
-            return [self.panel]
-
-        def present(whole: Value) -> list[Value]:
-            return [self._place(whole, columns, before)]
-
-        [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
-        return Matrix(panel, self.packed)
-
-    def panel_or_rows(
-        self, b: Matrix, stride: Size, columns: Columns, before: Size
-    ) -> tuple[Matrix, Value]:
-        """The rows of a block and their stride, in `b` or in a packed operand, as `panel_of`."""
-        f = self.f
-
-        def present(whole: Value) -> list[Value]:
-            return [self._place(whole, columns, before), f.const(I64, self.sizes.width)]
-
-        def rows() -> list[Value]:
-            return [b.pointer, f.index(stride)]
-
-        pointer, step = copied_unless_packed(f, self.contraction.b, present, rows)
-        return replace(b, pointer=pointer), step
-
-    def _place(self, whole: Value, columns: Columns, before: Size) -> Value:
-        """The address of a block in a packed operand, as for `panel_of`."""
-        f, rows = self.f, int(math.prod(extents(self.contraction.over)))
+            return Matrix(self.panel, self.packed)
+        rows = int(math.prod(extents(self.contraction.over)))
         place = combine(f, "mul", columns.start, rows)
         place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
-        return advance(f, whole, place, self.packed)
+        return Matrix(advance(f, whole.pointer, place, self.packed), self.packed)
 
     def copy_rows(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
         """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""

@@ -49,15 +49,13 @@ class Matrix:
     """An operand in memory: the address of its first element, and their scalar type.
 
     `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
-    default floats are extended and integers sign-extended, so others need it. If `may_be_packed`,
-    an address with `MARK` is that of a packed copy; if it `is_packed`, it is such a copy. Elements
-    have the datatype `dtype`, if that is not empty.
+    default floats are extended and integers sign-extended, so others need it. If it `is_packed`, it
+    is a packed copy. Elements have the datatype `dtype`, if that is not empty.
     """
 
     pointer: Value
     type: Type
     convert: Callable[[Value], Value] | None = None
-    may_be_packed: bool = False
     is_packed: bool = False
     dtype: str = ""
 
@@ -351,7 +349,7 @@ def converts(memory: Matrix, contraction: Gemm) -> bool:
 def moved(f: Function, memory: Matrix, index: Size) -> Matrix:
     """The memory that begins at the element at `index`."""
     pointer = advance(f, memory.pointer, index, memory.type)
-    return replace(memory, pointer=pointer, may_be_packed=False, is_packed=False)
+    return replace(memory, pointer=pointer, is_packed=False)
 
 
 def load(f: Function, memory: Matrix, type: Type, pointer: Value, mask: Value | None) -> Value:

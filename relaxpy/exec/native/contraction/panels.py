@@ -8,8 +8,7 @@ from functools import partial
 from relaxpy.exec.machine.tuning import Tiles, Vectors
 from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
 from relaxpy.exec.native.llvm.interleave import load_every
-from relaxpy.exec.native.llvm.writer import I8, I64, POINTER, VOID, Function, Type, Value
-from relaxpy.exec.native.values.packing import MARK
+from relaxpy.exec.native.llvm.writer import I64, POINTER, VOID, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
 
 
@@ -180,26 +179,6 @@ def transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
         pairs = zip(vectors[: size // 2], vectors[size // 2 :], strict=True)
         vectors = [f.fence(f.shuffle(a, b, lanes)) for a, b in pairs for lanes in (low, high)]
     return vectors
-
-
-def is_packed(f: Function, memory: Matrix) -> Value:
-    """True if the address of `memory` is that of a packed copy."""
-    return f.compare("uge", f.cast("ptrtoint", memory.pointer, "i64"), MARK)
-
-
-def copied_unless_packed(
-    f: Function,
-    memory: Matrix,
-    present: Callable[[Value], list[Value]],
-    copied: Callable[[], list[Value]],
-) -> list[Value]:
-    """The values `present` finds in `memory` if it is a packed copy, or else those of `copied`."""
-    if not memory.may_be_packed:
-        return copied()
-    whole = f.element(memory.pointer, -MARK, I8)
-    if memory.is_packed:
-        return present(whole)
-    return f.branch(is_packed(f, memory), lambda: present(whole), copied)
 
 
 def _is_low(source: Block, lanes: int) -> bool:

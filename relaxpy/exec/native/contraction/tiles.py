@@ -134,7 +134,7 @@ class TileEmitter:
         self.packed = dots.packed if dots else contraction.accumulator
         self.packs_a = dots is not None or converts(contraction.a, contraction)
         self.packs_b = dots is not None or (
-            contraction.b.may_be_packed or self._copies_b() if packs is None else packs
+            contraction.b.is_packed or self._copies_b() if packs is None else packs
         )
         most = self.band_rows = self._rows_of_task()
         self.height = min(most, self.rows) if isinstance(self.rows, int) else most
@@ -150,17 +150,6 @@ class TileEmitter:
         # A task computes several blocks of columns with one packed copy of its rows.
         self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
-        may_be_packed = contraction.b.may_be_packed and not contraction.b.is_packed
-        self.reads_in_place = may_be_packed and self._can_read_in_place(len(over))
-
-    def _can_read_in_place(self, axes: int) -> bool:
-        """True if an unpacked second operand differs from a packed one in its strides alone.
-
-        The sum has a number of `axes`.
-        """
-        has_masks = self.columns != self._tail_start() + sum(self.tail)
-        is_plain = self.dots is None and axes == 1 and not self._copies_b()
-        return is_plain and (self.f.module.has_avx512 or not has_masks)
 
     def _rows_of_task(self) -> int:
         """The most rows of a task, which has whole tiles."""
@@ -216,7 +205,7 @@ class TileEmitter:
         self.copies = Copies(f, self.contraction, self.tile, self.dots, sizes)
         if self.packs_a:
             self.copies.allocate_rows()
-        if self.packs_b and not self.reads_in_place:
+        if self.packs_b and not self.contraction.b.is_packed:
             self.copies.allocate_columns()
         if self.dots is not None and self.dots.in_tiles:
             self.sums = f.alloca(accumulator, self.tile.rows * self.width)
@@ -489,10 +478,6 @@ class TileEmitter:
 
     def _second_operand(self, steps: _Steps, columns: Columns) -> tuple[Matrix, Sequence[Size]]:
         """The second operand and its strides of axes: in memory, or packed columns."""
-        if self.reads_in_place:
-            [axis] = steps.axes
-            b, stride = self.copies.panel_or_rows(steps.b, axis.b, columns, steps.before)
-            return b, [stride]
         if self.packs_b:
             panel = self.copies.panel_of(steps.b, steps.axes, columns, steps.before)
             return panel, [step * self.width for step in packed(steps.axes)]
@@ -665,7 +650,7 @@ class TileEmitter:
             add = self.dots.add if self.dots else partial(multiply_add, f)
             if self.dots:
                 types = [type.of("i32") for type in types]
-            scalar, copied = Type(types[0].element), self.packs_b and not self.reads_in_place
+            scalar, copied = Type(types[0].element), self.packs_b
             if not f.module.has_avx512:
                 # Factors that are loaded early take registers that the sums need.
                 f.barrier()

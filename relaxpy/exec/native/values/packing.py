@@ -18,8 +18,6 @@ from relaxpy.exec.machine.tuning import Allocations, Kept
 from relaxpy.support.dataclass import dataclass
 
 Array: TypeAlias = np.ndarray[Any, Any]
-MARK = 1 << 62
-"""The tag added to the address of a packed operand: it exceeds every address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,10 +36,10 @@ from relaxpy.ir.tir.analysis.iterations import most_iterations
 
 
 class GraphEmitter:
-    """Emits `graph` as the function `symbol` and its builtin; `kernels` has symbols by name."""
+    """Emits `graph` as the function `symbol` and its builtin; `kernels` are those of its calls."""
 
     def __init__(
-        self, module: Module, symbol: str, graph: Graph, kernels: Mapping[str, str]
+        self, module: Module, symbol: str, graph: Graph, kernels: Mapping[KernelCall, str]
     ) -> None:
         self.module, self.symbol, self.graph, self.kernels = module, symbol, graph, kernels
         self.outputs: Sequence[Tensor] = graph.region.results
@@ -115,7 +115,7 @@ class GraphEmitter:
         """The kernel that takes the arguments of the function itself, or the tasks that it runs."""
         graph = self.graph
         match graph.region.steps:
-            case [KernelCall(arguments=arguments, sizes=sizes, kernel=kernel)] if ONLY_KERNEL:
+            case [KernelCall(arguments=arguments, sizes=sizes) as call] if ONLY_KERNEL:
                 passed = [*(a.memory if isinstance(a, Tensor) else a for a in arguments), *sizes]
             case _:
                 return None
@@ -124,7 +124,7 @@ class GraphEmitter:
         counts = {len(passed), len(taken), len({*taken}), len(types)}
         if len(counts) > 1 or not all(a is b for a, b in zip(passed, taken, strict=True)):
             return None
-        symbol = self.kernels[kernel]
+        symbol = self.kernels[call]
         self.module.require(symbol, Signature(I32, tuple(types)))
         tasks = self.module.functions[symbol].only_tasks()
         return tasks or (EntryCode(symbol) if len(types) <= PASSED else None)

@@ -80,7 +80,7 @@ class RegionEmitter:
     def __init__(
         self,
         symbol: str,
-        kernels: Mapping[str, str],
+        kernels: Mapping[KernelCall, str],
         region: Region,
         frame: Values,
         given: Mapping[Memory, Value],
@@ -196,7 +196,7 @@ class RegionEmitter:
             for a in call.arguments
         ]
         arguments += [self.frame.index(size) for size in call.sizes]
-        return self.function.call(self.kernels[call.kernel], I32, *arguments)
+        return self.function.call(self.kernels[call], I32, *arguments)
 
     def _packed(self, step: PackedStep) -> Value:
         f, tensors = self.function, [*step.inputs, *step.outputs]

@@ -14,7 +14,6 @@ from relaxpy.exec.native.calls.called import WithCopies
 from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.machine_code.objects import Library, return_memory
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.native.values.packing import MARK
 from relaxpy.exec.program.graph.program import Constant, constants_name
 from relaxpy.exec.program.graph.sessions import Session, WithoutSessions, WithSessions
 from relaxpy.exec.runtime.tensors import release
@@ -64,9 +63,8 @@ class NativeFunction:
         self, library: Library, fallback: Callable[..., Any], kept: Sequence[np.ndarray[Any, Any]]
     ) -> Callable[..., Any]:
         table = library[constants_name(self.symbol)] if self.constants else 0
-        for index, (constant, data) in enumerate(zip(self.constants, kept, strict=True)):
-            mark = 0 if constant.packing is None else MARK
-            ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
+        for index, data in enumerate(kept):
+            ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data
         last = _Fallback(fallback, kept)
         make = partial(self.entry.builtin, library, self.symbol)
         return make(WithCopies(partial(make, last), last, self.written))

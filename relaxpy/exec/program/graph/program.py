@@ -224,10 +224,6 @@ class Region:
                 for region in step.regions:
                     yield from region.all_steps()
 
-    def kernels(self) -> set[str]:
-        """The names of the kernels that are called."""
-        return {step.kernel for step in self.all_steps() if isinstance(step, KernelCall)}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
@@ -259,6 +255,19 @@ class Graph:
     def variables(self) -> Mapping[Var, str]:
         """The names of the shape variables."""
         return {size: name for size, name in self.names.items() if isinstance(size, Var)}
+
+    def packed(self, call: KernelCall) -> frozenset[int]:
+        """The numbers of the arguments of a kernel that are packed constants."""
+        memories = (
+            (number, argument.memory)
+            for number, argument in enumerate(call.arguments)
+            if isinstance(argument, Tensor)
+        )
+        return frozenset(
+            number
+            for number, memory in memories
+            if memory.origin == "constant" and self.constants[memory.index].packing is not None
+        )
 
 
 def leaves(value: Value) -> Iterator[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self, cast
@@ -12,11 +12,12 @@ from typing_extensions import override
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.machine.fast_paths import OUTLINING, PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.native.backend import NativeBackend
+from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.program.graph.emit import GraphEmitter
 from relaxpy.exec.program.graph.link import NativeFunction
-from relaxpy.exec.program.graph.program import Graph, KernelCall, Tensor
+from relaxpy.exec.program.graph.program import Graph, KernelCall
 from relaxpy.exec.program.graph.read_function import GraphReader
 from relaxpy.exec.runtime.dynamic import dynamic_calls, is_dynamic
 from relaxpy.ir.arith.prove import prove_equal
@@ -72,22 +73,18 @@ class GraphBackend(NativeBackend):
         if twin is not None and not twin.constants:
             self.graphs[name] = twin
             return True
-        kernels = {name: symbol for name, (symbol, _) in self.claimed.items()}
         symbol = f"graph{len(self.graphs)}"
-        before = self.module.copy()
         try:
             with self.faults_refused(f"{name} cannot be native code", f"{name} runs in Python"):
                 graph = self.read(context, func)
-                self._check_packed(graph)
-                entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
-                called = {kernels[kernel] for kernel in graph.region.kernels()}
+                kernels = self._forms(graph)
+                entry = self._emit_graph(symbol, graph, kernels)
         except RefusedError:
-            self.module = before
             return False
         if entry.tasks > 0:
-            self._replaced |= called
+            self._replaced.update(kernels.values())
         else:
-            self._called |= called
+            self._called.update(kernels.values())
         self.graphs[name] = NativeFunction(
             symbol, graph.constants, entry, graph.written, graph.sessions
         )
@@ -103,18 +100,25 @@ class GraphBackend(NativeBackend):
         packings = self.packings if PACKED_WEIGHTS else {}
         return GraphReader(func, context, signatures, packings).read()
 
-    def _check_packed(self, graph: Graph) -> None:
-        """Check that kernels that only take packed weights get them.
+    def _emit_graph(
+        self, symbol: str, graph: Graph, kernels: Mapping[KernelCall, str]
+    ) -> EntryTable:
+        """Emit a graph. Errors: RefusedError, and then the module is as before."""
+        before = self.module.copy()
+        try:
+            return GraphEmitter(self.module, symbol, graph, kernels).emit()
+        except BaseException:
+            self.module = before
+            raise
+
+    def _forms(self, graph: Graph) -> Mapping[KernelCall, str]:
+        """The functions that calls of kernels call: those for the constants that are packed.
 
         Errors:
-            RefusedError: one of them gets another array.
+            RefusedError: one has no native form.
         """
-        for step in graph.region.all_steps():
-            if isinstance(step, KernelCall) and step.kernel in self.only_packed:
-                for number in self.packings[step.kernel]:
-                    argument = step.arguments[number]
-                    if not isinstance(argument, Tensor) or argument.memory.origin != "constant":
-                        raise RefusedError("a kernel takes packed weights")
+        calls = [step for step in graph.region.all_steps() if isinstance(step, KernelCall)]
+        return {call: self.form(call.kernel, graph.packed(call)) for call in calls}
 
     def outlined(
         self,
