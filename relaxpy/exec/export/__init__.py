@@ -1,0 +1,1 @@
+"""Programs as libraries without Python: another way to finish a compiled program."""

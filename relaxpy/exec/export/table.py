@@ -1,0 +1,191 @@
+"""What an exported program is: functions for callers without Python, as data.
+
+`exported.py` makes it from a module. Whoever finishes one (a library for C, a module for a browser)
+reads it and nothing else: the texts of LLVM IR, the constants, and, of each function, the fields of
+the two structs that it takes. Its code allocates nothing, has no global state and knows no Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from relaxpy.exec.native.machine_code.machine import Machine
+from relaxpy.exec.native.values.packing import Array, Packing
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.support.dataclass import dataclass
+
+THREADS: Final = Var("threads", "int64")
+"""In formulas of workspaces, the number of threads that the caller's `parallel_for` runs on."""
+HEADER_BYTES: Final = 64
+"""The bytes of the weights before the first constant."""
+MISUSE: Final[Mapping[int, str]] = {
+    -1: "the CPU lacks instructions that the library uses",
+    -2: "a size is negative, or too large",
+    -3: "the workspace is null, or smaller than the function for its size says",
+    -4: "the address of a tensor is null, or not a multiple of the size of an element",
+    -5: "the weights are null, or those of another program or machine",
+}
+"""The texts of negative statuses: misuse by the caller, found before anything is written."""
+
+
+class Field(NamedTuple):
+    """A field of a struct: `count` values in a row, all of them addresses or 64-bit integers."""
+
+    name: str
+    kind: Literal["pointer", "int64"]
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExportedTensor:
+    """A tensor that the caller has memory for; contiguous, in row-major order.
+
+    Fields:
+        name: the name of the field with its address, an identifier of C.
+        label: what the program calls it.
+        dtype: the datatype, such as `float32`.
+        shape: the dimensions, over the variables of the function's sizes.
+        written: whether the function writes it in place.
+        same_as: of a result that has no memory of its own, the input or the result that it is.
+    """
+
+    name: str
+    label: str
+    dtype: str
+    shape: tuple[PrimExpr, ...]
+    written: bool = False
+    same_as: str = ""
+
+    @property
+    def is_static(self) -> bool:
+        """True if all dimensions are numbers."""
+        return not any(isinstance(node, Var) or not hasattr(node, "value") for node in self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExportedFunction:
+    """A function that callers call: `int32_t symbol(const inputs *, outputs *, void *workspace)`.
+
+    Three functions stand beside it, which take the same structs: `symbol_workspace(inputs)` is the
+    bytes of memory that it needs, of which it reads only the sizes and `threads`;
+    `symbol_result_sizes(inputs, outputs)` stores the shapes of results. All statuses are 0 for
+    success, a number of the program's `errors`, or a negative one of `MISUSE`; also a negative
+    number of bytes is one.
+
+    Fields:
+        name: the name in the module.
+        symbol: the name in the library, an identifier of C.
+        inputs: the tensors among the parameters, with the fields of tuples, in order.
+        sizes: the variables of shapes and the integer parameters by the names of their fields.
+        outputs: the tensors of the result, in order.
+        limit: the exclusive upper bound of sizes.
+        workspace: the bytes of the workspace, over sizes and `THREADS`.
+        has_weights: whether it reads constants.
+        has_threads: whether it runs loops in parallel.
+    """
+
+    name: str
+    symbol: str
+    inputs: Sequence[ExportedTensor]
+    sizes: Mapping[str, Var]
+    outputs: Sequence[ExportedTensor]
+    limit: int
+    workspace: PrimExpr
+    has_weights: bool
+    has_threads: bool
+
+    def input_fields(self) -> Iterator[Field]:
+        """The fields of the first struct.
+
+        Addresses of tensors, sizes, the address of the weights (if they are not inside of the
+        library, and null otherwise), the address of a `threads` struct or null, and the bytes of
+        the workspace that the function checks, unless they are 0.
+        """
+        yield from (Field(tensor.name, "pointer") for tensor in self.inputs)
+        yield from (Field(name, "int64") for name in self.sizes)
+        yield from (Field("weights", "pointer"), Field("threads", "pointer"))
+        yield Field("workspace_bytes", "int64")
+
+    def output_fields(self) -> Iterator[Field]:
+        """The fields of the second struct.
+
+        Addresses of results with memory of their own, the dimensions of those that are not all
+        numbers, and the index and the size that an error is about.
+        """
+        own = [tensor for tensor in self.outputs if not tensor.same_as]
+        yield from (Field(tensor.name, "pointer") for tensor in own)
+        for tensor in own:
+            if not tensor.is_static:
+                yield Field(f"{tensor.name}_shape", "int64", len(tensor.shape))
+        yield from (Field("failed_index", "int64"), Field("failed_size", "int64"))
+
+
+THREAD_FIELDS: Final = (
+    Field("parallel_for", "pointer"),
+    Field("owner", "pointer"),
+    Field("count", "int64"),
+)
+"""The struct of threads: a function of the caller, its first argument, the number of threads.
+
+`void parallel_for(void *owner, void (*task)(void *work, int64_t number, int64_t thread), void
+*work, int64_t tasks)` calls `task(work, n, thread)` once for each n below `tasks`, and returns
+after all of them; calls at the same time have different `thread` numbers below `count`. It may be
+called again from inside of a task by no function of an exported program.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExportedConstant:
+    """A constant of the weights, at an `offset` in bytes; `packing` is the order of its elements.
+
+    `elements` are those in memory, packed already.
+    """
+
+    offset: int
+    elements: Array
+    packing: Packing | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExportedProgram:
+    """A program without Python.
+
+    The texts are one module of LLVM IR each. They define the functions, `NAME_cpu`, which is 0 if
+    the CPU can run them, and refer to `NAME_weights` where weights are inside. All other names in
+    them are internal. The first text defines all; the others exist for code that takes long to
+    compile.
+
+    Fields:
+        name: the prefix of all symbols.
+        machine: the CPU that the texts are for.
+        functions: those that callers call.
+        texts: the modules of LLVM IR.
+        constants: in the order of their offsets.
+        weights_bytes: the size of the weights, which begin with `header`.
+        weights_inside: whether the library has the weights; otherwise callers pass their address.
+        errors: the texts of the statuses from 1 on.
+        externs: functions that the caller defines, by symbol, with their declarations in C.
+    """
+
+    name: str
+    machine: Machine
+    functions: Sequence[ExportedFunction]
+    texts: Sequence[str]
+    constants: Sequence[ExportedConstant]
+    weights_bytes: int
+    header: bytes
+    weights_inside: bool
+    errors: Sequence[str]
+    externs: Mapping[str, str]
+
+    def weights(self) -> bytearray:
+        """The weights: a header that names the program and the machine, and the constants."""
+        blob = bytearray(self.weights_bytes)
+        blob[: len(self.header)] = self.header
+        for constant in self.constants:
+            raw = np.ascontiguousarray(constant.elements).reshape(-1).view(np.uint8)
+            blob[constant.offset : constant.offset + raw.size] = memoryview(raw)
+        return blob
