@@ -12,7 +12,7 @@ import pytest
 import relaxpy
 from benchmarks import emitted
 from relaxpy.errors import CompileError, MisuseError
-from relaxpy.exec.machine.platforms import LINUX, PLATFORMS, X86_64, platform_of_triple
+from relaxpy.exec.machine.platforms import LINUX, PLATFORMS, WEB, X86_64, platform_of_triple
 from relaxpy.exec.machine.process import own_platform, process
 from relaxpy.exec.native.machine_code import machine, objects
 from relaxpy.exec.native.machine_code.loader import LoadedObject
@@ -44,13 +44,14 @@ def machine_of_code(executable: relaxpy.Executable) -> machine.Machine:
     return code.machine
 
 
+SAVED = [platform for platform in PLATFORMS if platform.system is not WEB]
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
     """A file with code for all platforms and levels, and the results of the executable here."""
     path = tmp_path_factory.mktemp("saved") / "model.rxp"
-    targets = [
-        Native(platform.name, cpu) for platform in PLATFORMS for cpu in _levels(platform.name)
-    ]
+    targets = [Native(platform.name, cpu) for platform in SAVED for cpu in _levels(platform.name)]
     executable = relaxpy.compile(from_source(PROGRAM), targets)
     executable.save(path)
     return path, results(executable)
@@ -79,12 +80,12 @@ def test_objects_of_each_system_have_known_relocations_and_functions(saved) -> N
     assert len(found) == 8
 
 
-@pytest.mark.parametrize("number", range(len(PLATFORMS)), ids=[p.name for p in PLATFORMS])
+@pytest.mark.parametrize("number", range(len(SAVED)), ids=[p.name for p in SAVED])
 def test_objects_of_benchmarks_have_known_relocations_and_functions(number: int) -> None:
     """Each program is emitted for one of the platforms."""
-    machine = Native(PLATFORMS[number].name).machine_or_host()
+    machine = Native(SAVED[number].name).machine_or_host()
     assert machine is not None
-    for module in [*emitted.programs().values()][number :: len(PLATFORMS)]:
+    for module in [*emitted.programs().values()][number :: len(SAVED)]:
         objects = emitted.objects(module, machine)
         assert objects
         assert emitted.calls(objects, machine) <= emitted.allowed(machine.platform.system)
@@ -166,6 +167,49 @@ def test_what_a_file_has_does_not_change_other_executables() -> None:
     relaxpy.compile(module, Native("linux-aarch64"))
     assert relaxpy.compile(module)._program is not None
     assert not isinstance(usual._program.saved.content["native"], list)
+
+
+PRODUCT = """
+@R.function
+def main(x: R.Tensor((40, 2), "float32"), y: R.Tensor((2, 40), "float32")):
+    with R.dataflow():
+        z = R.matmul(x, y)
+        R.output(z)
+    return z
+"""
+
+
+@needs_linux
+def test_strict_code_rounds_products_before_sums(tmp_path: Path) -> None:
+    """Other code rounds the second product and its sum with the first one once."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 2), np.float32), rng.random((2, 40), np.float32)
+    first, second = (x[:, n : n + 1] * y[n] for n in range(2))
+    fused = (first + np.outer(x[:, 1].astype("f8"), y[1])).astype(np.float32)
+    assert (first + second != fused).any()
+    module, level = relaxpy.IRModule({"main": from_source(PRODUCT)}), own_level()
+    for strict, expected in ((True, first + second), (False, fused)):
+        relaxpy.compile(module, Native("", level, strict=strict)).save(tmp_path / "product.rxp")
+        loaded = relaxpy.load_executable(tmp_path / "product.rxp", native_code=True)
+        assert machine_of_code(loaded).is_strict == strict
+        assert (loaded["main"](x, y) == expected).all()
+
+
+def own_level() -> str:
+    """The first CPU that code for this system can be saved for."""
+    return next(iter(machine.host().platform.architecture.levels))
+
+
+def test_texts_of_targets_may_be_strict() -> None:
+    assert Native.of_text("native:strict") == Native(strict=True)
+    assert Native.of_text("wasm32:simd128") == Native("wasm32", "simd128")
+    expected = Native("linux-aarch64", "generic", strict=True)
+    assert Native.of_text("linux-aarch64:generic:strict") == expected
+    for text in ("", ":strict", "linux-aarch64::strict", "linux-aarch64:strict:generic"):
+        with pytest.raises(MisuseError, match="expected a system, or a system:cpu"):
+            Native.of_text(text)
+    with pytest.raises(MisuseError, match="no Python runs code for WebAssembly"):
+        relaxpy.compile(relaxpy.IRModule({"main": from_source(PRODUCT)}), Native("wasm32"))
 
 
 @pytest.mark.parametrize(

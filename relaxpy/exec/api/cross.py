@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.exec.api.executable import Executable, Form, Program
-from relaxpy.exec.machine.platforms import PLATFORMS
+from relaxpy.exec.machine.platforms import PLATFORMS, WEB
 from relaxpy.exec.machine.process import own_platform
-from relaxpy.exec.native.machine_code.machine import Machine, generating_for, host, machine_of
+from relaxpy.exec.native.machine_code.machine import (
+    STRICT,
+    Machine,
+    generating_for,
+    host,
+    machine_of,
+)
 from relaxpy.exec.store.container import Sections
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_constructed
@@ -34,7 +40,12 @@ class Native:
     The systems are linux, macos and windows, each for x86_64 and aarch64. The code uses the
     instructions that `cpu` names, and runs on all CPUs that have them: x86-64-v3, x86-64-v4,
     znver4; generic, neoverse-n1, neoverse-v1, neoverse-v2, apple-m1, apple-m2. Without `cpu`, it
-    runs on all CPUs of the kind that native code needs.
+    runs on all CPUs of the kind that native code needs. `strict` code rounds each product before it
+    is added to a sum, which takes more time: its results are those of CPUs that cannot do both at
+    once, such as an engine of WebAssembly without relaxed SIMD.
+
+    `Native("wasm32")` is such an engine, `Native("wasm32", cpu="simd128")` one without relaxed
+    SIMD: programs are exported for it, and not saved.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such system or CPU.
@@ -42,23 +53,33 @@ class Native:
 
     platform: str = ""
     cpu: str = ""
+    strict: bool = False
 
     def __post_init__(self) -> None:
         self.machine_or_host()
 
     @classmethod
     def of_text(cls, text: str) -> Native:
-        """The target that `linux-aarch64:neoverse-n1` describes. Errors: as for the class."""
-        platform, colon, cpu = text.partition(":")
-        if not platform or (colon and not cpu):
+        """The target that `linux-aarch64:neoverse-n1` describes. Errors: as for the class.
+
+        After another colon, or after the system, `strict` may follow.
+        """
+        platform, *rest = text.split(":")
+        strict = rest[-1:] == [STRICT]
+        cpu = rest[: len(rest) - strict]
+        if not platform or len(cpu) > 1 or "" in cpu:
             raise unexpected(text, "expected a system, or a system:cpu", hint="write `native`")
-        return cls("" if platform == "native" else platform, cpu)
+        return cls("" if platform == "native" else platform, *cpu, strict=strict)
 
     def machine_or_host(self) -> Machine | None:
         """The machine that code is generated for; None for the host.
 
         Errors: as for the class.
         """
+        machine = self._machine()
+        return (machine or host()).strict() if self.strict else machine
+
+    def _machine(self) -> Machine | None:
         own = own_platform()
         if not self.platform and not self.cpu:
             return None
@@ -90,6 +111,14 @@ def is_native(target: object) -> bool:
 def with_code_for(executable: Executable, targets: Codes) -> Executable:
     """An executable whose file has code for these targets, and only for these."""
     chosen = [targets] if isinstance(targets, Native) else targets
+    for each in chosen:
+        machine = each.machine_or_host()
+        if machine is not None and machine.platform.system is WEB:
+            raise MisuseError(
+                "no Python runs code for WebAssembly, so none is saved",
+                hint='export the program: `ex.export("model.wasm")`',
+                about=each,
+            )
     machines = dict.fromkeys(each.machine_or_host() for each in chosen)
     old = executable._program
     program = copy(old)

@@ -36,11 +36,15 @@ class Architecture:
         saturates: whether a float becomes the nearest integer if it is out of range, and a NaN 0;
             elsewhere both become the smallest integer.
         lookup: the instruction that selects among the numbers of a table in registers.
+        has_half: whether instructions convert float16.
+        gathers: whether an instruction loads elements at several addresses.
+        fusing: the feature that fuses a product and a sum, if not every CPU does.
+        fused: the intrinsic for it on vectors of one register, if it is not LLVM's `fma`.
         products: the features that have instructions for dot products, and their names. Those for
             matrix tiles begin with `TILE`.
         pause: the instruction of a thread that spins.
         control: the register that decides how a thread rounds, and whether it takes subnormal
-            numbers for zeros.
+            numbers for zeros, if there is one.
         levels: the CPUs that code for other machines is generated for, and their features.
         skipped: the options that skip passes of LLVM which take long and make no kernel faster.
     """
@@ -55,10 +59,14 @@ class Architecture:
     masked: frozenset[int]
     has_extremes: bool
     saturates: bool
-    lookup: Literal["permute", "tbl"]
+    lookup: Literal["permute", "tbl", "swizzle"]
+    has_half: bool
+    gathers: bool
+    fusing: str
+    fused: str
     products: Mapping[tuple[str, ...], tuple[str, ...]]
     pause: str
-    control: Literal["mxcsr", "fpcr"]
+    control: Literal["mxcsr", "fpcr", "none"]
     levels: Mapping[str, tuple[str, ...]]
     skipped: Mapping[str, bool]
 
@@ -86,6 +94,10 @@ X86_64: Final = Architecture(
     has_extremes=False,
     saturates=False,
     lookup="permute",
+    has_half=True,
+    gathers=True,
+    fusing="fma",
+    fused="",
     products={
         (): ("pmaddwd",),
         ("avxvnni",): ("vpdpbusd",),
@@ -112,6 +124,10 @@ AARCH64: Final = Architecture(
     has_extremes=True,
     saturates=True,
     lookup="tbl",
+    has_half=True,
+    gathers=True,
+    fusing="",
+    fused="",
     products={("dotprod",): ("sdot", "udot"), ("i8mm",): ("usdot", "smmla", "ummla", "usmmla")},
     pause="@llvm.aarch64.hint(i32 1)",
     control="fpcr",
@@ -123,6 +139,33 @@ AARCH64: Final = Architecture(
         "apple-m1": _N1,
         "apple-m2": (*_N1, "bf16", "i8mm"),
     },
+    skipped=_SKIPPED,
+)
+_WASM: Final = (
+    *("bulk-memory", "bulk-memory-opt", "mutable-globals", "nontrapping-fptoint"),
+    *("sign-ext", "simd128"),
+)
+WASM32: Final = Architecture(
+    name="wasm32",
+    names=frozenset(("wasm32",)),
+    needed=frozenset(("simd128",)),
+    vector_bits=128,
+    # Engines for x86-64 keep one of its 16 registers for themselves.
+    vector_registers=15,
+    vector_operand="r",
+    wide=frozenset(),
+    masked=frozenset(),
+    has_extremes=True,
+    saturates=True,
+    lookup="swizzle",
+    has_half=False,
+    gathers=False,
+    fusing="relaxed-simd",
+    fused="wasm.relaxed.madd",
+    products={(): ("dot_i16x8_s",)},
+    pause="",
+    control="none",
+    levels={"relaxed-simd": (*_WASM, "relaxed-simd"), "simd128": _WASM},
     skipped=_SKIPPED,
 )
 
@@ -198,6 +241,8 @@ WINDOWS: Final = System(
 )
 BROWSER: Final = System("browser", ("emscripten",), has_threads=False)
 """Python in a browser, as Pyodide has it: a CPU of 32 bits, and no native code."""
+WEB: Final = System("web", ("web",), has_threads=False)
+"""An engine of WebAssembly: code for it is exported, and no Python calls it."""
 OTHER: Final = System("other", ())
 """Any other system, for which no native code is generated."""
 
@@ -224,8 +269,14 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """The name, such as `linux-aarch64`."""
-        return f"{self.system.name}-{self.architecture.name}"
+        """The name, such as `linux-aarch64`, or `wasm32`."""
+        architecture = self.architecture.name
+        return architecture if self.system is WEB else f"{self.system.name}-{architecture}"
+
+    @property
+    def pointer_bits(self) -> int:
+        """The width of addresses."""
+        return 32 if self.system is WEB else 64
 
 
 _CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity", "arch_prctl")
@@ -249,6 +300,7 @@ PLATFORMS: Final = (
         *(WINDOWS, AARCH64, "aarch64-unknown-none-elf", "+reserve-x18"),
         attributes='"probe-stack"="inline-asm"',
     ),
+    Platform(WEB, WASM32, "wasm32-unknown-unknown"),
 )
 _BY_TRIPLE: Final = {platform.triple: platform for platform in PLATFORMS}
 
@@ -277,4 +329,4 @@ def system_of(name: str) -> System:
     return next((system for system in _SYSTEMS if name.startswith(system.names)), OTHER)
 
 
-_SYSTEMS: Final = (LINUX, MACOS, WINDOWS, BROWSER)
+_SYSTEMS: Final = (LINUX, MACOS, WINDOWS, BROWSER, WEB)

@@ -44,7 +44,7 @@ class Tiles:
 
     ROWS: Final = 128  # kernels: product 512^3
     """The rows of a task, up to a multiple of those of a tile."""
-    SIZES: Final = {16: (4, 3), 32: (8, 3)}  # kernels: product 512^3
+    SIZES: Final = {15: (6, 2), 16: (4, 3), 32: (8, 3)}  # kernels: product 512^3
     """The rows and the vectors of columns of a tile, by the number of registers."""
     MANY_ROWS: Final = 256  # models: BERT-base layer
     """The same where they share a packed block of columns, whose packing takes a part of the time.

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from relaxpy.exec.native.calls.jit import compile_module
-from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I64, POINTER, Type
 from relaxpy.exec.native.machine_code.machine import Machine, host
 from relaxpy.exec.native.maths.by_name import emit_maths
@@ -21,7 +20,7 @@ def evaluate(
 ) -> dict[str, Array]:
     """The functions of arrays whose size is a multiple of `lanes`, compiled as one module."""
     machine = machine or host()
-    module = Module(machine.triple, machine.vector_bits)
+    module = machine.module()
     type = Type(ELEMENTS[inputs[0].dtype.name], lanes)
     for name in names:
         params = [(POINTER, f"x{n}") for n in range(len(inputs))]

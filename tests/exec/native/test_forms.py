@@ -30,9 +30,16 @@ CPUS = {
     "NEON": "linux-aarch64:generic",
     "VNNI and BF16": "linux-x86_64:znver4",
     "dot products of NEON": "linux-aarch64:neoverse-v1",
+    "relaxed SIMD": "wasm32",
+    "SIMD of WebAssembly": "wasm32:simd128",
+    "strict": "native:strict",
 }
 WIDTHS = ("AVX2", "AVX-512", "NEON")
-HERE: Mapping[str, Callable[[], Machine]] = {"host": host, "AVX2": narrow}
+HERE: Mapping[str, Callable[[], Machine]] = {
+    "host": host,
+    "AVX2": narrow,
+    "strict": lambda: host().strict(),
+}
 
 
 def machine(name: str) -> Machine:

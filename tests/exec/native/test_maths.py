@@ -87,6 +87,22 @@ def test_functions_of_two_numbers(dtype: type[np.float32] | type[np.float64]) ->
         assert error[worst] <= bound, (name, a[worst], b[worst], found[worst], exact[worst])
 
 
+def test_functions_are_as_exact_without_fused_products() -> None:
+    """Their error terms and the reductions of arguments need products that are rounded once."""
+    for dtype in (np.float32, np.float64):
+        x = samples(dtype, 4 if dtype is np.float32 else 1)
+        every = evaluate(sorted(ORACLES), [x], machine=host().strict())
+        with np.errstate(all="ignore"):
+            found = {n: errors(y, ORACLES[n](x.astype(np.longdouble))) for n, y in every.items()}
+        worst = {name: error.max() for name, error in found.items()}
+        assert max(worst.values()) <= max(LARGER.values()), worst
+        assert all(worst[name] <= 0.5 for name in EXACT & worst.keys()), worst
+    every = evaluate(["pow"], [x, x[::-1]], machine=host().strict())
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.longdouble), x[::-1].astype(np.longdouble))
+    assert errors(every["pow"], exact).max() <= 1.5
+
+
 def test_bits_depend_neither_on_the_machine_nor_on_the_number_of_lanes(unary) -> None:
     x, wide = unary
     names = sorted(ORACLES.keys() - EXACT)

@@ -1,12 +1,13 @@
 """Dot products of int8 and bfloat16 by instructions that add several products to a lane.
 
-Those of int8 are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x86-64), and the
-instructions that add four products do not saturate. AArch64 has one for each pair of types; VNNI of
-x86-64 multiplies uint8 by int8. Where both operands are of the same kind, the packed first one is
-offset by 128, and every sum starts from the zero-point correction. Products of bfloat16 are exact
-too, and each is rounded once with its sum, as by FMA, but for subnormal numbers, which are zeros.
-VDPBF16PS adds the odd product of a pair first, so the elements of pairs are swapped in copies: sums
-have the same order as elsewhere. Matrix tiles have another one, but are many times as fast.
+Those of int8 are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x86-64,
+i32x4.dot_i16x8_s of WebAssembly), and the instructions that add four products do not saturate.
+AArch64 has one for each pair of types; VNNI of x86-64 multiplies uint8 by int8. Where both operands
+are of the same kind, the packed first one is offset by 128, and every sum starts from the zero-
+point correction. Products of bfloat16 are exact too, and each is rounded once with its sum, as by
+FMA, but for subnormal numbers, which are zeros. VDPBF16PS adds the odd product of a pair first, so
+the elements of pairs are swapped in copies: sums have the same order as elsewhere. Matrix tiles
+have another one, but are many times as fast.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, Function, Type, V
 from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
 from relaxpy.support.dataclass import dataclass, replace
 
-_PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+_PAIRS: Final = {
+    "pmaddwd": {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"},
+    "dot_i16x8_s": {4: "wasm.dot"},
+}
 """The instructions for pairs of 16 bits, by the lanes of the sums."""
 Read: TypeAlias = Callable[[Value, int, Value | None], Value]
 """The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
-_PAIRED: Final = {"pmaddwd": "int16", "dpbf16ps": "bfloat16", "tdpbf16ps": "bfloat16"}
+_PAIRED: Final = {**dict.fromkeys(_PAIRS, "int16"), "dpbf16ps": "bfloat16", "tdpbf16ps": "bfloat16"}
 """The instructions that add two products to a lane, and the datatype of their operands."""
 _MOVED: Final = -128
 """XOR with it offsets a byte by 128, and turns signed bytes into unsigned ones or back."""
@@ -46,8 +50,8 @@ class Dots:
     """The dot-product instruction of a contraction; rows of the second operand are joined for it.
 
     Fields:
-        instruction: adds products to a lane: 2 of int16 (pmaddwd) or bfloat16 (dpbf16ps), or 4 of
-            int8; in tiles, tdpb.
+        instruction: adds products to a lane: 2 of int16 (pmaddwd and dot_i16x8_s) or bfloat16
+            (dpbf16ps), or 4 of int8; in tiles, tdpb.
         moves: whether the values of the first operand are offset by 128.
         b_is_unsigned: whether the second operand is uint8 and the copy of the first one int8, or
             vice versa.
@@ -126,7 +130,7 @@ class Dots:
         if self.swaps:
             return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", value.type, value, *parts)
         if self.count == 2:
-            return value + f.call(f"llvm.x86.{_PAIRS[lanes]}", vector.type, *parts)
+            return value + f.call(f"llvm.{_PAIRS[self.instruction][lanes]}", vector.type, *parts)
         name = f"llvm.aarch64.neon.{self.instruction}.v{lanes}i32.v{4 * lanes}i8"
         return f.call(name, value.type, value, *parts)
 
@@ -236,6 +240,5 @@ def dots_of(
         return Dots(of_pair, moves=False, b_is_unsigned=b.is_unsigned, of_pairs=kind * has_pairs)
     if "vpdpbusd" in present:
         return Dots("vpdpbusd", is_same, b.is_unsigned)
-    return (
-        Dots("pmaddwd", moves=False, b_is_unsigned=b.is_unsigned) if "pmaddwd" in present else None
-    )
+    pairs = next((name for name in _PAIRS if name in present), None)
+    return Dots(pairs, moves=False, b_is_unsigned=b.is_unsigned) if pairs else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.exec.machine.platforms import PAGE_BYTES
 from relaxpy.exec.machine.tuning import Vectors
+from relaxpy.exec.native.llvm.half import narrowed, widened
 from relaxpy.exec.native.llvm.typed_values import (
     BOOL,
     I64,
@@ -35,12 +36,13 @@ class Instructions(ABC):
 
     Pure instructions are not repeated within a block (local CSE), which LLVM would have to find.
     `flags` are the fast-math flags of the floating-point arithmetic that follows. `contract` lets a
-    product and a sum become one FMA, the same on every CPU that has it.
+    product and a sum become one FMA, the same on every CPU that has it; code of a module that does
+    not fuse them has no flags.
     """
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.flags = "contract"
+        self.flags = "contract" if module.fuses else ""
         self._lines: Slot = []
         self._known: dict[str, Value] = {}
         self._count = 0
@@ -150,6 +152,13 @@ class Instructions(ABC):
 
     def cast(self, instruction: str, value: Value, element: str) -> Value:
         """A conversion such as `sitofp` or `bitcast`, with the same number of lanes."""
+        if not self.module.platform.architecture.has_half:
+            if instruction == "fpext" and value.type.element == "half":
+                wide = widened(self, value)
+                return wide if element == "float" else self.cast("fpext", wide, element)
+            if instruction == "fptrunc" and element == "half":
+                assert value.type.element == "float"
+                return narrowed(self, value)
         type = value.type.of(element)
         return self.computed(type, f"{instruction} {value} to {type}")
 
@@ -178,8 +187,31 @@ class Instructions(ABC):
         return result
 
     def fma(self, a: Value, b: Operand, c: Operand) -> Value:
-        """`a * b + c`, rounded once."""
-        return self.intrinsic("fma", a, b, c)
+        """`a * b + c`, rounded once if the module fuses products and sums, which is faster then.
+
+        This is the only place that decides how such a pair is written.
+        """
+        if not self.module.fuses:
+            return self.arithmetic("add", self.arithmetic("mul", a, b), c)
+        if not (symbol := self.module.platform.architecture.fused):
+            return self.intrinsic("fma", a, b, c)
+        operands = [self.splat(self.like(a, x), a.type.lanes) for x in (a, b, c)]
+        lanes, whole = a.type.lanes, self.module.vector_bits // a.type.bits
+        if lanes > whole:
+            sides = range(lanes // 2), range(lanes // 2, lanes)
+            low, high = (self.fma(*(self.shuffle(x, None, s) for x in operands)) for s in sides)
+            return self.shuffle(low, high, range(lanes))
+        if lanes < whole:
+            wide = [self.wider(x, whole) for x in operands]
+            return self.shuffle(self.fma(*wide), None, range(lanes))
+        return self.intrinsic(symbol, *operands)
+
+    def wider(self, value: Value, lanes: int) -> Value:
+        """A scalar or a vector as the first of more lanes, which repeat its last one."""
+        last = value.type.lanes - 1
+        if last == 0:
+            return self.splat(value, lanes)
+        return self.shuffle(value, None, [min(n, last) for n in range(lanes)])
 
     def fence(self, value: Value) -> Value:
         """`value`, which LLVM does not combine with its uses: what they would give, or how fast."""
@@ -253,7 +285,7 @@ class Instructions(ABC):
         if present is not None:
             for at, count in _pieces(present):
                 part = self.load(Type(type.element, count), self.element(pointer, at, type))
-                wide = self.splat(part, type.lanes) if count == 1 else self._widened(part, type)
+                wide = self.wider(part, type.lanes)
                 places = range(at, at + count)
                 sources = [type.lanes + n - at if n in places else n for n in range(type.lanes)]
                 other = self.shuffle(other, wide, sources)
@@ -298,11 +330,6 @@ class Instructions(ABC):
             return None
         first = self._first.get(mask.name)
         return None if isinstance(first, Value) and type.lanes <= Vectors.SEPARATE else first
-
-    def _widened(self, part: Value, type: Type) -> Value:
-        """A vector of `type` whose first lanes are those of a part."""
-        last = part.type.lanes - 1
-        return self.shuffle(part, None, [min(n, last) for n in range(type.lanes)])
 
     def _hidden(self, mask: Value) -> Value:
         """`mask` as the result of an empty piece of assembly, in a mask register.

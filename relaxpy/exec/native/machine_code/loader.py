@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from relaxpy.exec.machine.platforms import AARCH64, X86_64, Architecture
+from relaxpy.exec.machine.platforms import AARCH64, WASM32, X86_64, Architecture
 from relaxpy.exec.machine.process import own_platform, process
 from relaxpy.support.dataclass import dataclass
 
@@ -272,9 +272,11 @@ class LoadedObject:
 def is_loadable(code: bytes, other: Architecture | None = None) -> bool:
     """True if `code` is a sequence of relocatable ELF objects for this CPU.
 
-    It may be for another one instead.
+    It may be for another one instead; that for WebAssembly is a single object of its format.
     """
     architecture = other or own_architecture()
+    if architecture is WASM32:
+        return code.startswith(b"\0asm")
     start, number = 0, 0 if architecture is None else _PROCESSORS[architecture.name].number
     while len(code) - start >= _ELF_HEADER:
         is_elf = code[start : start + 6] == b"\x7fELF\x02\x01"

@@ -14,15 +14,16 @@ from functools import cache
 from typing import Any, Final, ParamSpec, TypeVar
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.machine.platforms import Platform, platform_of_triple
+from relaxpy.exec.machine.platforms import WEB, Platform, platform_of_triple
 from relaxpy.exec.machine.process import own_platform, process
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.exec.native.machine_code.self_test import TILED, is_testing, self_test
 from relaxpy.ir.core.target import VARIABLE, target_facts
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
+STRICT: Final = "strict"
 _LLVM_VERSION: Final = 20
 """The oldest version of LLVM that parses the IR of kernels, that of llvmlite 0.45."""
 P = ParamSpec("P")
@@ -36,7 +37,8 @@ class Machine:
     Fields:
         platform: its system and architecture.
         cpu: LLVM's name of the CPU, such as `znver4`.
-        features: the features of LLVM, such as `+avx2,-avx512f`.
+        features: the features of LLVM, such as `+avx2,-avx512f`, and `strict` if no product and
+            sum are fused, as on CPUs that cannot.
         vector_bits: the width of a vector register in bits.
         vector_registers: the number of vector registers.
     """
@@ -60,22 +62,42 @@ class Machine:
         """True if the CPU has an LLVM feature, such as `avx512vnni`."""
         return f"+{feature}" in self.features.split(",")
 
+    @property
+    def fuses(self) -> bool:
+        """True if a product and a sum are rounded once."""
+        needed = self.platform.architecture.fusing
+        return not self.is_strict and (not needed or self.has(needed))
+
+    @property
+    def is_strict(self) -> bool:
+        """True if code for it does not fuse a product and a sum although it can."""
+        return STRICT in self.features.split(",")
+
+    def strict(self) -> Machine:
+        """The same machine, whose code does not fuse a product and a sum."""
+        return replace(self, features=f"{self.features},{STRICT}".lstrip(","))
+
     def module(self) -> Module:
         """An empty module of code for it."""
-        return Module(self.triple, self.vector_bits, self.instructions)
+        return Module(self.triple, self.vector_bits, self.instructions, fuses=self.fuses)
 
     @property
     def instructions(self) -> frozenset[str]:
         """The instructions that not every CPU of its kind has, or not as fast as others.
 
         These are those for dot products, and "gather", which AMD's CPUs compute in more time than
-        loads of single elements.
+        loads of single elements. Products of bfloat16 are fused with their sums.
         """
-        products = self.platform.architecture.products
+        kind = self.platform.architecture
         found = {
-            n for needed, names in products.items() if all(map(self.has, needed)) for n in names
+            n
+            for needed, names in kind.products.items()
+            if all(map(self.has, needed))
+            for n in names
+            if not (self.is_strict and n.endswith("bf16ps"))
         }
-        return frozenset(found if self.cpu.startswith("znver") else {*found, "gather"})
+        gathers = kind.gathers and not self.cpu.startswith("znver")
+        return frozenset({*found, "gather"} if gathers else found)
 
 
 @cache
@@ -358,12 +380,12 @@ def target_machine(machine: Machine, *, optimised: bool = True) -> Any:
     if own is None or machine.platform.architecture is not own.architecture:
         llvm().initialize_all_targets()
         llvm().initialize_all_asmprinters()
-    target = llvm().Target.from_triple(machine.triple)
+    target, is_linked = llvm().Target.from_triple(machine.triple), machine.platform.system is WEB
     return target.create_target_machine(
         cpu=machine.cpu,
-        features=machine.features,
+        features=",".join(name for name in machine.features.split(",") if name != STRICT),
         opt=1 if optimised else 0,
         codemodel="small",
-        reloc="pic",
-        jit=True,
+        reloc="static" if is_linked else "pic",
+        jit=not is_linked,
     )

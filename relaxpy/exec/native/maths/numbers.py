@@ -8,6 +8,7 @@ A table has 8 numbers of `float` in a register, from which one instruction selec
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from relaxpy.exec.native.llvm.typed_values import literal
@@ -46,8 +47,32 @@ def format_of(x: Value) -> Format:
 
 
 def fma(a: Value, b: Operand, c: Operand) -> Value:
-    """`a * b + c`, rounded once."""
-    return a.function.fma(a, b, c)
+    """`a * b + c`, rounded once, as error terms need it.
+
+    Where products are not fused, those of `float` are computed in `double`, and others with their
+    rounding errors. The result is then the nearest number but for rare ties.
+    """
+    f = a.function
+    if f.module.fuses:
+        return f.fma(a, b, c)
+    b, c = f.like(a, b), f.like(a, c)
+    if a.type.element == "float":
+        wide = [f.cast("fpext", x, "double") for x in (a, b, c)]
+        return f.cast("fptrunc", f.fma(*wide), "float")
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    sum, rest = add_exactly(product, c)
+    error = rest + error
+    # A zero keeps its sign; an infinity and a number that is too large to be split have no errors.
+    return select(compare("one", error, 0), sum + error, sum)
+
+
+def _halves(x: Value) -> Pair:
+    """A `double` as the sum of two numbers of 26 bits (Veltkamp)."""
+    scaled = x * 134217729.0
+    high = scaled - (scaled - x)
+    return high, x - high
 
 
 def const(x: Value, value: float) -> Value:
@@ -130,15 +155,16 @@ def any_lane(mask: Value) -> Value:
 def polynomial(x: Value, coefficients: Sequence[float], square: Value | None = None) -> Value:
     """The polynomial of `x` whose coefficient of the highest degree is the first.
 
-    With the square of `x`, even and odd powers are summed side by side, which halves the latency.
+    It depends on how products and sums are rounded in its last bits only. With the square of `x`,
+    even and odd powers are summed side by side, which halves the latency.
     """
     if square is not None:
         even, odd = coefficients[-1::-2][::-1], coefficients[-2::-2][::-1]
-        return fma(polynomial(square, odd), x, polynomial(square, even))
+        return x.function.fma(polynomial(square, odd), x, polynomial(square, even))
     first, second, *rest = coefficients
-    sum = fma(x, first, const(x, second))
+    sum = x.function.fma(x, first, const(x, second))
     for coefficient in rest:
-        sum = fma(sum, x, coefficient)
+        sum = x.function.fma(sum, x, coefficient)
     return sum
 
 
@@ -231,7 +257,7 @@ Table: TypeAlias = tuple[tuple[float, ...], ...]
 def selected(name: str, table: Table, positions: Value) -> list[Value]:
     """The values of all rows of a table, in each lane, whose numbers are `positions` modulo 8."""
     f, lanes = positions.function, positions.type.lanes
-    by_bytes = f.module.platform.architecture.lookup == "tbl"
+    by_bytes = f.module.platform.architecture.lookup != "permute"
     if lanes == 1:
         symbol = f"relaxpy.{name}.table"
         rows = ", ".join(f"[8 x float] [{_listed(row)}]" for row in table)
@@ -262,7 +288,12 @@ def _looked_up(row: tuple[float, ...], chosen: Value) -> Value:
         f.computed(type, f"bitcast <4 x float> <{_listed(half)}> to {type}")
         for half in (row[:4], row[4:])
     ]
-    found = f.call("llvm.aarch64.neon.tbl2.v16i8", type, *halves, chosen)
+    if f.module.platform.architecture.lookup == "swizzle":  # which gives 0 for other positions
+        swizzle = partial(f.call, "llvm.wasm.swizzle", type)
+        low, high = (swizzle(half, chosen - 16 * n) for n, half in enumerate(halves))
+        found = f.arithmetic("or", low, high)
+    else:
+        found = f.call("llvm.aarch64.neon.tbl2.v16i8", type, *halves, chosen)
     return f.computed(Type("float", 4), f"bitcast {found} to {Type('float', 4)}")
 
 

@@ -189,6 +189,12 @@ def _reduce_number(module: Module) -> None:
     """
     table = "".join(f"\\{byte:02X}" for byte in _BITS)
     half_pi, half_pi_low = (literal("double", part) for part in _HALF_PI[:2])
+    is_plain = module.fuses and not module.platform.architecture.fused
+    fused = "llvm.fma.f64" if is_plain else f"{_REDUCE}.fma"
+    if not is_plain and fused not in module.functions:
+        f = module.function(fused, [(F64, "a"), (F64, "b"), (F64, "c")], F64)
+        f.flags = ""
+        f.ret(fma(*f.params))
     module.add_text(f"""\
 @{_TABLE} = internal constant [{len(_BITS)} x i8] c"{table}"
 define internal void @{_REDUCE}(ptr %source, ptr %high.out, ptr %low.out, ptr %n.out) nounwind {{
@@ -236,9 +242,9 @@ define internal void @{_REDUCE}(ptr %source, ptr %high.out, ptr %low.out, ptr %n
   %low = fmul double %low.mantissa, %scale.low
   %r = fmul double %high, {half_pi}
   %r.minus = fneg double %r
-  %error = call double @llvm.fma.f64(double %high, double {half_pi}, double %r.minus)
-  %more = call double @llvm.fma.f64(double %high, double {half_pi_low}, double %error)
-  %all = call double @llvm.fma.f64(double %low, double {half_pi}, double %more)
+  %error = call double @{fused}(double %high, double {half_pi}, double %r.minus)
+  %more = call double @{fused}(double %high, double {half_pi_low}, double %error)
+  %all = call double @{fused}(double %low, double {half_pi}, double %more)
   %n.plain = trunc i256 %quadrant to i64
   %n.minus = sub i64 0, %n.plain
   %n = select i1 %below, i64 %n.minus, i64 %n.plain
