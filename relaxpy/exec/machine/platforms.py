@@ -274,9 +274,9 @@ class Platform:
         return architecture if self.system is WEB else f"{self.system.name}-{architecture}"
 
     @property
-    def pointer_bits(self) -> int:
-        """The width of addresses."""
-        return 32 if self.system is WEB else 64
+    def most_bytes(self) -> float:
+        """No tensor is as large: addresses of WebAssembly have 32 bits."""
+        return float(1 << (31 if self.system is WEB else 50))
 
 
 _CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity", "arch_prctl")

@@ -29,9 +29,6 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.ops import int_range
 
-_MOST_BYTES = 2.0**50
-"""The size of a local buffer is less."""
-
 
 class KernelEmitter:
     """Emits `program` as a function `name` whose parameters are those of `signature`.
@@ -149,7 +146,7 @@ class KernelEmitter:
                 term = term * f.cast("sitofp", self.frame.atom(atom), F64.element)
             # Negative sizes have no elements, also if they overflow 64 bits.
             total = total + f.select(f.compare("ogt", term, 0), term, f.const(F64, 0))
-        return f.compare("oge", total, _MOST_BYTES)
+        return f.compare("oge", total, f.module.platform.most_bytes)
 
     def _trees(self, pointers: Sequence[Value]) -> None:
         with self.frame.level():

@@ -37,8 +37,6 @@ from relaxpy.support.dataclass import dataclass
 
 _AGAIN = 2
 """The status of an iteration that is not the last."""
-_MOST_BYTES = float(1 << 56)
-"""No tensor of a possible size is larger."""
 
 
 def conjunction(conditions: Iterable[Value]) -> Value | None:
@@ -66,7 +64,7 @@ def possible(frame: Values, tensors: Iterable[Tensor]) -> list[Value]:
             if not isinstance(dim, IntImm):  # a variable may be a number that a caller passes
                 conditions.append(f.compare("sge", value, 0))
             total = total * f.cast("sitofp", value, "double")
-        conditions.append(f.compare("olt", total, _MOST_BYTES))
+        conditions.append(f.compare("olt", total, f.module.platform.most_bytes))
     return conditions
 
 
