@@ -1,0 +1,319 @@
+// Written by relaxpy @VERSION@: loads @NAME@ and calls its functions. Nothing else is needed.
+//
+//   import { load } from "./@NAME@.js";
+//   const model = await load();
+//   const outputs = model.run({ name: new Float32Array([...]) });
+//
+// The functions:
+@FUNCTIONS_IN_WORDS@
+
+const PREFIX = @PREFIX@;
+const BUILDS = @BUILDS@;
+const WEIGHTS = @WEIGHTS@;
+const WEIGHTS_BYTES = @WEIGHTS_BYTES@;
+const FUNCTIONS = {
+@FUNCTIONS@};
+
+const LINE = 64; // tensors begin at multiples of a cache line
+const PAGE = 65536;
+const up = (size, unit = LINE) => Math.ceil(size / unit) * unit;
+
+// (a, b, c) -> a * b + c by the instruction whose rounding an engine chooses.
+const PROBE = new Uint8Array([
+  0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x01, 0x60, 0x03, 0x7d, 0x7d, 0x7d,
+  0x01, 0x7d, 0x03, 0x02, 0x01, 0x00, 0x07, 0x05, 0x01, 0x01, 0x66, 0x00, 0x00, 0x0a, 0x16, 0x01,
+  0x14, 0x00, 0x20, 0x00, 0xfd, 0x13, 0x20, 0x01, 0xfd, 0x13, 0x20, 0x02, 0xfd, 0x13, 0xfd, 0x85,
+  0x02, 0xfd, 0x1f, 0x00, 0x0b,
+]);
+
+export class ModelError extends Error {
+  constructor(message, status = 0, index = 0, size = 0) {
+    super(message);
+    this.name = "ModelError";
+    Object.assign(this, { status, index, size });
+  }
+}
+
+/** The model, compiled for the best instructions that the engine has. */
+export async function load({ wasm, weights, cpu } = {}) {
+  const hasRelaxed = WebAssembly.validate(PROBE);
+  const usable = BUILDS.filter((build) => build.cpu !== "relaxed-simd" || hasRelaxed);
+  const build = cpu === undefined ? usable[0] : usable.find((each) => each.cpu === cpu);
+  if (build === undefined) {
+    const found = cpu === undefined ? "" : `${cpu} is asked for, and `;
+    const built = BUILDS.map((each) => each.cpu).join(", ");
+    throw new ModelError(`${found}the engine has none of the instructions of ${built}`);
+  }
+  const module = await compiled(wasm ?? new URL(build.file, import.meta.url));
+  const instance = await WebAssembly.instantiate(module, {});
+  let fuses = false;
+  if (build.cpu === "relaxed-simd") {
+    const probe = new WebAssembly.Instance(new WebAssembly.Module(PROBE)).exports.f;
+    fuses = probe(1 + 2 ** -13, 1 - 2 ** -13, -1) !== 0;
+  }
+  const memory = new Memory(instance.exports);
+  let place = 0;
+  if (WEIGHTS !== null) {
+    const content = await bytes(weights ?? new URL(WEIGHTS, import.meta.url));
+    if (content.byteLength !== WEIGHTS_BYTES) {
+      const found = `${content.byteLength} bytes`;
+      throw new ModelError(`the weights have ${WEIGHTS_BYTES} bytes, found ${found}`);
+    }
+    place = memory.take(WEIGHTS_BYTES);
+    new Uint8Array(memory.buffer, place, WEIGHTS_BYTES).set(new Uint8Array(content));
+  }
+  const functions = {};
+  for (const [name, table] of Object.entries(FUNCTIONS)) {
+    functions[name] = new Compiled(instance.exports, memory, name, table, place);
+  }
+  return new Model(build.cpu, fuses, instance.exports.memory, functions);
+}
+
+class Model {
+  constructor(cpu, fuses, memory, functions) {
+    Object.assign(this, { cpu, fuses, memory, functions, main: Object.values(functions)[0] });
+  }
+  get inputs() { return this.main.inputs; }
+  get outputs() { return this.main.outputs; }
+  get sizes() { return this.main.sizes; }
+  resize(sizes) { this.main.resize(sizes); }
+  run(inputs) { return this.main.run(inputs); }
+}
+
+/** The memory after that of the module, which only grows between calls. */
+class Memory {
+  constructor(exports) {
+    this.memory = exports.memory;
+    this.end = up(Number(exports.__heap_base.value));
+  }
+  get buffer() { return this.memory.buffer; }
+  take(size) {
+    const start = this.end;
+    const missing = Math.ceil((start + size - this.buffer.byteLength) / PAGE);
+    if (missing > 0) {
+      try {
+        this.memory.grow(missing);
+      } catch {
+        throw new ModelError(`the engine has no memory for ${size} bytes`);
+      }
+    }
+    this.end = up(start + size);
+    return start;
+  }
+}
+
+/** A function of the model, with memory for its inputs, its outputs and its workspace. */
+class Compiled {
+  #exports; #memory; #table; #weights; #name;
+  #views = null; #start = 0; #capacity = 0; #places = {}; #workspace = 0;
+
+  constructor(exports, memory, name, table, weights) {
+    this.#exports = exports;
+    this.#memory = memory;
+    this.#table = table;
+    this.#weights = weights;
+    this.#name = name;
+    this.sizes = null;
+    if (table.sizes.length === 0) this.resize({});
+  }
+
+  resize(sizes) {
+    const table = this.#table;
+    for (const name of table.sizes) {
+      if (!Number.isSafeInteger(sizes[name])) {
+        throw new ModelError(`${this.#name}: the size ${name} is an integer, found ${sizes[name]}`);
+      }
+    }
+    if (this.sizes !== null && table.sizes.every((name) => sizes[name] === this.sizes[name])) return;
+    // The fields come first: the module computes the bytes of its workspace from them.
+    const fields = up(table.inputFields[""]) + up(table.outputFields[""]);
+    this.#reserve(fields, 0);
+    this.#write(sizes, {});
+    const workspace = Number(this.#exports[`${table.symbol}_workspace`](this.#start));
+    if (workspace < 0) throw this.#error(workspace);
+    let end = fields;
+    const places = {};
+    for (const tensor of [...table.inputs, ...table.outputs]) {
+      if (tensor.sameAs !== undefined) continue;
+      places[tensor.name] = end;
+      end += up(count(tensor.shape(sizes)) * tensor.array.BYTES_PER_ELEMENT + 1);
+    }
+    this.#reserve(end + workspace, 2 * this.#capacity);
+    this.#workspace = this.#start + end;
+    this.#places = {};
+    for (const name in places) this.#places[name] = this.#start + places[name];
+    this.sizes = Object.fromEntries(table.sizes.map((name) => [name, sizes[name]]));
+    this.#write(this.sizes, this.#places, workspace);
+    this.#views = null;
+  }
+
+  get inputs() { return this.#view().inputs; }
+  get outputs() { return this.#view().outputs; }
+
+  run(inputs = {}) {
+    const known = this.#table.inputs;
+    for (const name of Object.keys(inputs)) {
+      if (!known.some((tensor) => tensor.name === name)) {
+        const names = known.map((tensor) => tensor.name).join(", ");
+        throw new ModelError(`${this.#name} has no input ${name}; inputs are ${names}`);
+      }
+    }
+    this.resize(this.#sizesOf(inputs));
+    const views = this.inputs;
+    for (const tensor of known) {
+      const given = inputs[tensor.name];
+      if (given !== undefined) this.#fill(tensor, given, views[tensor.name]);
+    }
+    this.runInPlace();
+    const outputs = {};
+    for (const tensor of this.#table.outputs) {
+      const view = this.outputs[tensor.name];
+      outputs[tensor.name] = shaped(view.slice(), view.shape);
+    }
+    return outputs;
+  }
+
+  runInPlace() {
+    if (this.sizes === null) {
+      throw new ModelError(`${this.#name}: call resize with ${this.#table.sizes.join(", ")} first`);
+    }
+    const outputs = this.#start + up(this.#table.inputFields[""]);
+    const status = this.#exports[this.#table.symbol](this.#start, outputs, this.#workspace);
+    if (status !== 0) throw this.#error(status, outputs);
+  }
+
+  #reserve(size, least) {
+    if (size <= this.#capacity) return;
+    this.#capacity = Math.max(size, least);
+    this.#start = this.#memory.take(this.#capacity);
+    this.#views = null;
+  }
+
+  /** Store the fields of both structs. */
+  #write(sizes, places, workspace = 0) {
+    const view = new DataView(this.#memory.buffer);
+    const table = this.#table;
+    for (const name in table.inputFields) {
+      const place = this.#start + table.inputFields[name];
+      if (name === "weights") view.setUint32(place, this.#weights, true);
+      else if (name === "threads") view.setUint32(place, 0, true);
+      else if (name === "workspace_bytes") view.setBigInt64(place, BigInt(workspace), true);
+      else if (name in sizes) view.setBigInt64(place, BigInt(sizes[name]), true);
+      else if (name !== "") view.setUint32(place, places[name] ?? 0, true);
+    }
+    const outputs = this.#start + up(table.inputFields[""]);
+    for (const name in places) {
+      const place = table.outputFields[name];
+      if (place !== undefined) view.setUint32(outputs + place, places[name], true);
+    }
+  }
+
+  /** The sizes that follow from shapes of inputs, and from their lengths; others are as before. */
+  #sizesOf(inputs) {
+    const sizes = { ...this.sizes };
+    const found = {};
+    const given = this.#table.inputs.filter((tensor) => inputs[tensor.name]?.shape !== undefined);
+    for (const tensor of given) {
+      const { shape } = inputs[tensor.name];
+      if (shape.length !== tensor.shape({}).length) continue; // #fill reports it
+      tensor.sizes?.forEach((name, axis) => {
+        if (name !== null) found[name] ??= shape[axis];
+      });
+    }
+    for (const tensor of this.#table.inputs) {
+      const value = inputs[tensor.name];
+      const missing = [...new Set(tensor.sizes?.filter((name) => name && !(name in found)))];
+      if (value === undefined || value.shape !== undefined || missing.length !== 1) continue;
+      const one = count(tensor.shape({ ...found, [missing[0]]: 1 }));
+      if (one > 0 && value.length % one === 0) found[missing[0]] = value.length / one;
+    }
+    Object.assign(sizes, found);
+    for (const name of this.#table.sizes) {
+      if (sizes[name] === undefined) {
+        const hint = `pass { data, shape }, or call resize({ ${name} })`;
+        throw new ModelError(`${this.#name}: the size ${name} is not known; ${hint}`);
+      }
+    }
+    return sizes;
+  }
+
+  #fill(tensor, given, view) {
+    const data = given.data ?? given;
+    const shape = tensor.shape(this.sizes);
+    const label = `${tensor.name}: ${tensor.dtype}[${shape.join(", ")}]`;
+    if (!(data instanceof tensor.array)) {
+      const found = data?.constructor?.name ?? typeof data;
+      throw new ModelError(`${label} is a ${tensor.array.name}, found ${found}`);
+    }
+    if (given.shape !== undefined && given.shape.join() !== shape.join()) {
+      throw new ModelError(`${label} is expected, found the shape [${given.shape.join(", ")}]`);
+    }
+    if (data.length !== view.length) {
+      throw new ModelError(`${label} has ${view.length} elements, found ${data.length}`);
+    }
+    view.set(data);
+  }
+
+  /** Typed arrays of the memory, which are made anew after it grew. */
+  #view() {
+    if (this.sizes === null) {
+      throw new ModelError(`${this.#name}: call resize with ${this.#table.sizes.join(", ")} first`);
+    }
+    const { buffer } = this.#memory;
+    if (this.#views === null || this.#views.buffer !== buffer) {
+      const made = (tensors, known) => {
+        const views = {};
+        for (const tensor of tensors) {
+          const shape = tensor.shape(this.sizes);
+          const place = this.#places[tensor.name];
+          views[tensor.name] = tensor.sameAs !== undefined
+            ? (known[tensor.sameAs] ?? views[tensor.sameAs])
+            : shaped(new tensor.array(buffer, place, count(shape)), shape);
+        }
+        return views;
+      };
+      const inputs = made(this.#table.inputs, {});
+      this.#views = { buffer, inputs, outputs: made(this.#table.outputs, inputs) };
+    }
+    return this.#views;
+  }
+
+  #error(status, outputs) {
+    const memory = new Uint8Array(this.#memory.buffer);
+    const start = this.#exports[`${PREFIX}_error`](status);
+    const text = new TextDecoder().decode(memory.slice(start, memory.indexOf(0, start)));
+    if (outputs === undefined) return new ModelError(`${this.#name}: ${text}`, status);
+    const view = new DataView(this.#memory.buffer, outputs);
+    const fields = this.#table.outputFields;
+    const index = Number(view.getBigInt64(fields.failed_index, true));
+    const size = Number(view.getBigInt64(fields.failed_size, true));
+    const about = size > 0 ? ` (index ${index}, size ${size})` : "";
+    return new ModelError(`${this.#name}: ${text}${about}`, status, index, size);
+  }
+}
+
+const count = (shape) => shape.reduce((total, size) => total * size, 1);
+
+const shaped = (array, shape) => Object.defineProperty(array, "shape", { value: shape });
+
+async function bytes(source) {
+  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+    return ArrayBuffer.isView(source)
+      ? source.buffer.slice(source.byteOffset, source.byteOffset + source.byteLength)
+      : source;
+  }
+  if (typeof Response !== "undefined" && source instanceof Response) return source.arrayBuffer();
+  const url = new URL(source, import.meta.url);
+  if (url.protocol === "file:" && typeof process !== "undefined") {
+    const { readFile } = await import("node:fs/promises");
+    return bytes(await readFile(url));
+  }
+  const response = await fetch(url);
+  if (!response.ok) throw new ModelError(`${url} is not there: ${response.status}`);
+  return response.arrayBuffer();
+}
+
+async function compiled(source) {
+  if (source instanceof WebAssembly.Module) return source;
+  return WebAssembly.compile(await bytes(source));
+}

@@ -1,0 +1,118 @@
+"""Links exported programs as modules of WebAssembly, and writes what loads them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.export.javascript import declarations_of, javascript_of
+from relaxpy.exec.export.table import ExportedProgram
+from relaxpy.exec.machine.platforms import WASM32
+from relaxpy.exec.native.machine_code.machine import Machine
+from relaxpy.exec.native.machine_code.objects import emitted_object
+from relaxpy.support.progress import stage
+
+_STACK: Final = 1 << 20
+"""The bytes of the stack, which is below all data: an overflow is an error of the engine."""
+_SUPPORT: Final = """\
+target triple = "wasm32-unknown-unknown"
+define hidden void @__multi3(ptr %result, i64 %al, i64 %ah, i64 %bl, i64 %bh) nounwind {
+  %a0 = and i64 %al, 4294967295
+  %a1 = lshr i64 %al, 32
+  %b0 = and i64 %bl, 4294967295
+  %b1 = lshr i64 %bl, 32
+  %low = mul i64 %a0, %b0
+  %middle = mul i64 %a1, %b0
+  %other = mul i64 %a0, %b1
+  %high = mul i64 %a1, %b1
+  %carry = lshr i64 %low, 32
+  %sum = add i64 %middle, %carry
+  %sum.low = and i64 %sum, 4294967295
+  %sum.high = lshr i64 %sum, 32
+  %all = add i64 %other, %sum.low
+  %all.high = lshr i64 %all, 32
+  %upper = shl i64 %all, 32
+  %low.low = and i64 %low, 4294967295
+  %first = or i64 %upper, %low.low
+  %second.0 = add i64 %high, %sum.high
+  %second.1 = add i64 %second.0, %all.high
+  %cross.0 = mul i64 %al, %bh
+  %cross.1 = mul i64 %ah, %bl
+  %second.2 = add i64 %second.1, %cross.0
+  %second = add i64 %second.2, %cross.1
+  store i64 %first, ptr %result
+  %place = getelementptr i8, ptr %result, i32 8
+  store i64 %second, ptr %place
+  ret void
+}
+"""
+"""The function that LLVM calls for products of 128 bits: of an index, or in large angles."""
+
+
+def linked(program: ExportedProgram, code: bytes) -> bytes:
+    """The module of a program whose object is `code`.
+
+    Errors:
+        CompileError: there is no linker, or it fails.
+    """
+    names = [f"{program.name}_error"]
+    for function in program.functions:
+        names += [function.symbol, f"{function.symbol}_workspace"]
+    with tempfile.TemporaryDirectory() as folder:
+        objects = Path(folder, "model.o"), Path(folder, "support.o")
+        objects[0].write_bytes(code)
+        objects[1].write_bytes(emitted_object(_SUPPORT, _without_vectors(program.machine)))
+        result = Path(folder, "model.wasm")
+        options = ["--no-entry", "--gc-sections", "--strip-all", "--stack-first"]
+        options += ["-z", f"stack-size={_STACK}", "--export=__heap_base"]
+        options += [f"--export={name}" for name in names]
+        command = [*linker(), *options, "-o", str(result), *map(str, objects)]
+        with stage("linking"):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or not result.exists():
+            raise CompileError(f"wasm-ld cannot link {program.name}: {done.stderr.strip()[:2000]}")
+        return result.read_bytes()
+
+
+def _without_vectors(machine: Machine) -> Machine:
+    assert machine.platform.architecture is WASM32
+    return machine
+
+
+def linker() -> Sequence[str]:
+    """The command of a linker of WebAssembly.
+
+    Errors:
+        CompileError: there is none.
+    """
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "wasm-ld"]
+    if found := shutil.which("wasm-ld"):
+        return [found]
+    raise CompileError(
+        "there is no linker for WebAssembly: wasm-ld was not found",
+        hint="install one with `pip install 'relaxpy[export]'` (ziglang)",
+    )
+
+
+def scripts(
+    program: ExportedProgram, builds: Mapping[str, Path], weights: Path | None
+) -> Mapping[Path, bytes]:
+    """The files that load a program whose modules are `builds`, by the CPU: the first is the best.
+
+    Errors: as for `javascript_of`.
+    """
+    out = next(iter(builds.values()))
+    names = {cpu: path.name for cpu, path in builds.items()}
+    text = javascript_of(program, names, None if weights is None else weights.name)
+    return {
+        out.with_suffix(".js"): text.encode(),
+        out.with_suffix(".d.ts"): declarations_of(program).encode(),
+    }
