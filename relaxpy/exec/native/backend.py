@@ -27,7 +27,7 @@ from relaxpy.exec.native.calls.entry_table import (
 )
 from relaxpy.exec.native.calls.jit import PartsAhead, compile_code
 from relaxpy.exec.native.classes import KernelClass, classes_of
-from relaxpy.exec.native.emit import KernelEmitter
+from relaxpy.exec.native.emit import KernelEmitter, Workspace
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
@@ -53,6 +53,7 @@ from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.native.weights import constant_arguments
 from relaxpy.exec.numpy.compiler import Kernel
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -92,8 +93,12 @@ class NativeBackend:
         """The classes of kernels that have one."""
         self._constants: Mapping[PrimFunc, Set[int]] = {}
         """The numbers of the arguments of kernels that are always constants."""
+        self.workspaces: dict[str, Workspace] = {}
+        """The memory that exported kernels take, by Python name."""
         self.only_packed: dict[str, KernelProgram] = {}
         """The programs of the kernels that only take packed weights, by Python name."""
+        self.refusals: dict[str, str] = {}
+        """Why kernels, by Python name, and Relax functions, by name, have no native form."""
         self.problem = ""
         """The first failure of native code that was not expected, if there was one."""
         self._code = b""
@@ -139,6 +144,7 @@ class NativeBackend:
                 constants = self._constants.get(func, frozenset())
                 written = self._emit(name, rewritten(program), constants=constants)
         except RefusedError as error:
+            self.refusals[name] = str(error)
             reason = f"not native: {error}"
         else:
             kernel.report = self._report(name, program, written)
@@ -189,10 +195,12 @@ class NativeBackend:
                 return False
             shared.kernel.report = self._report(kernel.name, program, written)
             shared.claimed = self.claimed[kernel.name]
+            shared.workspace = self.workspaces[kernel.name]
         assert shared.claimed is not None
         symbol, signature = shared.claimed
         self.claimed[kernel.name] = symbol, signature.of_member(func, found.members[func])
         self.packings[kernel.name] = {}
+        self.workspaces[kernel.name] = shared.workspace
         blocks = dict(zip(*map(_block_names, (found.func, func)), strict=True))
         kernel.report = tuple(
             replace(row, block=blocks.get(row.block, row.block)) for row in shared.kernel.report
@@ -274,6 +282,7 @@ class NativeBackend:
             self._ahead.add(self.module, written)  # a thread may read their text from here on
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
+        self.workspaces[name] = emitter.workspace
         if emitter.takes_only_packed:
             self.only_packed[name] = program
         return written
@@ -458,6 +467,7 @@ class _Class:
         self.found = found
         self.kernel: Kernel | None = None
         self.claimed: tuple[str, EntrySignature] | None = None
+        self.workspace = Workspace(as_poly(0), {})
 
 
 def _block_names(func: PrimFunc) -> list[str]:

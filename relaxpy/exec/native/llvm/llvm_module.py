@@ -20,13 +20,21 @@ class Module:
     """Functions and constants that become one object file.
 
     `vector_bits` is the width of vector registers that the code generator may use, and
-    `instructions` are those of `Machine.instructions`.
+    `instructions` are those of `Machine.instructions`. One that `is_exported` knows no Python: its
+    functions take their memory and their context as arguments, and only those that callers call
+    have names outside.
     """
 
     def __init__(
-        self, triple: str, vector_bits: int, instructions: Collection[str] = frozenset()
+        self,
+        triple: str,
+        vector_bits: int,
+        instructions: Collection[str] = frozenset(),
+        *,
+        is_exported: bool = False,
     ) -> None:
         self.triple, self.vector_bits, self.instructions = triple, vector_bits, instructions
+        self.is_exported = is_exported
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
         self._signatures: dict[str, Signature] = {}
@@ -52,9 +60,14 @@ class Module:
         """The number of vector registers."""
         return 32 if self.has_avx512 else self.platform.architecture.vector_registers
 
+    def _empty(self) -> Module:
+        return Module(
+            self.triple, self.vector_bits, self.instructions, is_exported=self.is_exported
+        )
+
     def copy(self) -> Module:
         """A copy of the module, as a checkpoint."""
-        other = Module(self.triple, self.vector_bits, self.instructions)
+        other = self._empty()
         other.functions = dict(self.functions)
         other._declarations, other._texts = dict(self._declarations), list(self._texts)
         other._variables, other._has_variables = dict(self._variables), self._has_variables
@@ -142,7 +155,7 @@ class Module:
         Variables are those of another part, unless it `has_variables`. Equal functions are equal
         parts of all modules.
         """
-        part = Module(self.triple, self.vector_bits, self.instructions)
+        part = self._empty()
         part.functions = {name: self.functions[name] for name in names}
         used = {used for f in part.functions.values() for used in _USED.findall(f.text())}
         for text in reversed(self._texts):

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 class GraphBackend(NativeBackend):
     """Compiles the PrimFuncs and the Relax functions of one module."""
 
+    runs_once = False
+    """Whether nothing runs the steps of a function again where native code refuses its data."""
+
     def __init__(self, *, as_written: bool = False) -> None:
         super().__init__(as_written=as_written)
         self.graphs: dict[str, NativeFunction] = {}
@@ -78,11 +81,11 @@ class GraphBackend(NativeBackend):
         try:
             with self.faults_refused(f"{name} cannot be native code", f"{name} runs in Python"):
                 graph = self.read(context, func)
-                self._check_packed(graph)
+                self.check_packed(graph)
                 entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
                 called = {kernels[kernel] for kernel in graph.region.kernels()}
-        except RefusedError:
-            self.module = before
+        except RefusedError as error:
+            self.module, self.refusals[name] = before, str(error)
             return False
         if entry.tasks > 0:
             self._replaced |= called
@@ -101,9 +104,10 @@ class GraphBackend(NativeBackend):
         """
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         packings = self.packings if PACKED_WEIGHTS else {}
-        return GraphReader(func, context, signatures, packings).read()
+        reader = GraphReader(func, context, signatures, packings, runs_once=self.runs_once)
+        return reader.read()
 
-    def _check_packed(self, graph: Graph) -> None:
+    def check_packed(self, graph: Graph) -> None:
         """Check that kernels that only take packed weights get them.
 
         Errors:
