@@ -43,6 +43,7 @@ _TARGETS: dict[str, str] = {
     "call_kernel": "relaxpy.exec.api.eager:call_kernel",
     "check_values": "relaxpy.exec.inspect.check_values:checked",
     "checking": "relaxpy.exec.inspect.check_values:checking",
+    "export": "relaxpy.exec.export.files:export",
     "kernel_source": "relaxpy.exec.inspect.kernel_source:source_of_kernel",
     "memory_use": "relaxpy.exec.inspect.memory_use:memory_use",
     "native_obstacle": "relaxpy.exec.native.machine_code.machine:obstacle",

@@ -41,6 +41,9 @@ from relaxpy.support.frames import is_user_frame, keep_callback_frames
 from relaxpy.support.screen import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from relaxpy.exec.api.cross import Native
     from relaxpy.exec.inspect.check_values import ValueCheck
     from relaxpy.exec.inspect.memory_use import MemoryUse
     from relaxpy.exec.inspect.profile import Profile, ProfileComparison
@@ -681,6 +684,40 @@ class Executable(CopiedByReference, StatefulCalls):
             OSError: the file cannot be written.
         """
         self._program.saved.write(as_path(path))
+
+    @user_facing
+    def export(
+        self,
+        path: str | PathLike[str],
+        *,
+        target: Native | str | None = None,
+        name: str | None = None,
+        weights: str | PathLike[str] | None = None,
+        pool: bool = False,
+    ) -> tuple[Path, ...]:
+        """Write the program as a library for C, without Python, with its header; return the files.
+
+        The suffix decides: `.o`, `.a`, or `.so`, `.dylib` and `.dll`, which the C compiler of this
+        machine links, or else that of the package `ziglang`. The symbols and the header are named
+        `name`, by default as the file. The code is for this kind of CPU, or for a `target` such as
+        `"linux-aarch64:generic"`. Constants are in the library, or in the file `weights`, which the
+        caller maps. With `pool`, a header with a pool of threads is written, too.
+
+        Errors:
+            CompileError: functions need Python, all of which are named; or there is no linker.
+            MisuseError (also TypeError, ValueError): the suffix, the target or the name is unknown,
+                or there are too many weights for a library.
+            OSError: a file cannot be written.
+        """
+        found: tuple[Path, ...] = hooks.call(
+            "export", self, path, target=target, name=name, weights=weights, pool=pool
+        )
+        return found
+
+    @property
+    def program(self) -> Program:
+        """The program of the executable."""
+        return self._program
 
     @user_facing
     def export_library(self, file_name: str | PathLike[str], **options: object) -> None:

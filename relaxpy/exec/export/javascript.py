@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from relaxpy import __version__
 from relaxpy.errors import CompileError
 from relaxpy.exec.export.table import ExportedFunction, ExportedProgram, ExportedTensor, Field
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 
 _ARRAYS: Final = {
@@ -68,7 +70,7 @@ def _described(program: ExportedProgram) -> Iterable[str]:
 
 
 def _in_words(tensor: ExportedTensor) -> str:
-    sizes = ", ".join(map(_short, tensor.shape))
+    sizes = ", ".join(ShortText().prim(size, INT64) for size in tensor.shape)
     return f"{tensor.name}: {tensor.dtype}[{sizes}]"
 
 
@@ -160,10 +162,6 @@ def _text(size: tir.PrimExpr, names: Mapping[int, str]) -> str:
     return form.format(a=a, b=b)
 
 
-def _short(size: tir.PrimExpr) -> str:
-    return str(size)
-
-
 def declarations_of(program: ExportedProgram) -> str:
     """The types of TypeScript for the module of `javascript_of`."""
     lines = [f"// Written by relaxpy {__version__}: the types of {program.name}.js.", ""]
@@ -178,7 +176,11 @@ def declarations_of(program: ExportedProgram) -> str:
             f"  /** {_in_words(t)} */\n  {t.name}: {_ARRAYS[t.dtype]} | Shaped<{_ARRAYS[t.dtype]}>;"
             for t in function.inputs
         ]
-        lines += ["}", f"/** What `{function.name}` gives. */", f"export interface {title}Outputs {{"]
+        lines += [
+            "}",
+            f"/** What `{function.name}` gives. */",
+            f"export interface {title}Outputs {{",
+        ]
         lines += [
             f"  /** {_in_words(t)} */\n  {t.name}: Tensor<{_ARRAYS[t.dtype]}>;"
             for t in function.outputs

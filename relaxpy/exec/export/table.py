@@ -12,13 +12,12 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from relaxpy.exec.native.emit import THREADS as THREADS
 from relaxpy.exec.native.machine_code.machine import Machine
 from relaxpy.exec.native.values.packing import Array, Packing
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
 
-THREADS: Final = Var("threads", "int64")
-"""In formulas of workspaces, the number of threads that the caller's `parallel_for` runs on."""
 HEADER_BYTES: Final = 64
 """The bytes of the weights before the first constant."""
 MISUSE: Final[Mapping[int, str]] = {
@@ -62,7 +61,7 @@ class ExportedTensor:
     @property
     def is_static(self) -> bool:
         """True if all dimensions are numbers."""
-        return not any(isinstance(node, Var) or not hasattr(node, "value") for node in self.shape)
+        return all(isinstance(size, IntImm) for size in self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +83,7 @@ class ExportedFunction:
         limit: the exclusive upper bound of sizes.
         workspace: the bytes of the workspace, over sizes and `THREADS`.
         has_weights: whether it reads constants.
-        has_threads: whether it runs loops in parallel.
+        takes_weights: whether the caller passes the address of these.
     """
 
     name: str
@@ -95,18 +94,20 @@ class ExportedFunction:
     limit: int
     workspace: PrimExpr
     has_weights: bool
-    has_threads: bool
+    takes_weights: bool
 
     def input_fields(self) -> Iterator[Field]:
         """The fields of the first struct.
 
-        Addresses of tensors, sizes, the address of the weights (if they are not inside of the
-        library, and null otherwise), the address of a `threads` struct or null, and the bytes of
-        the workspace that the function checks, unless they are 0.
+        Addresses of tensors, sizes, the address of the weights if the function takes them, the
+        address of a struct of `THREAD_FIELDS` or null, and the bytes of the workspace, which the
+        function checks unless they are 0.
         """
         yield from (Field(tensor.name, "pointer") for tensor in self.inputs)
         yield from (Field(name, "int64") for name in self.sizes)
-        yield from (Field("weights", "pointer"), Field("threads", "pointer"))
+        if self.takes_weights:
+            yield Field("weights", "pointer")
+        yield Field("threads", "pointer")
         yield Field("workspace_bytes", "int64")
 
     def output_fields(self) -> Iterator[Field]:
@@ -135,6 +136,11 @@ THREAD_FIELDS: Final = (
 after all of them; calls at the same time have different `thread` numbers below `count`. It may be
 called again from inside of a task by no function of an exported program.
 """
+
+
+def raw_bytes(elements: Array) -> memoryview:
+    """The bytes of the elements of an array."""
+    return memoryview(np.ascontiguousarray(elements).reshape(-1).view(np.uint8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,6 +192,6 @@ class ExportedProgram:
         blob = bytearray(self.weights_bytes)
         blob[: len(self.header)] = self.header
         for constant in self.constants:
-            raw = np.ascontiguousarray(constant.elements).reshape(-1).view(np.uint8)
-            blob[constant.offset : constant.offset + raw.size] = memoryview(raw)
+            raw = raw_bytes(constant.elements)
+            blob[constant.offset : constant.offset + len(raw)] = raw
         return blob

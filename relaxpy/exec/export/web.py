@@ -11,14 +11,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, MisuseError
+from relaxpy.exec.export.exported import exported_program
 from relaxpy.exec.export.javascript import declarations_of, javascript_of
+from relaxpy.exec.export.object_file import object_of
 from relaxpy.exec.export.table import ExportedProgram
-from relaxpy.exec.machine.platforms import WASM32
-from relaxpy.exec.native.machine_code.machine import Machine
+from relaxpy.exec.machine.platforms import PLATFORMS, WASM32, WEB
+from relaxpy.exec.native.machine_code.machine import Machine, machine_of
 from relaxpy.exec.native.machine_code.objects import emitted_object
+from relaxpy.ir.module import IRModule
 from relaxpy.support.progress import stage
 
+WEB_SUFFIX: Final = ".wasm"
+MOST_WEIGHTS: Final = 1 << 30
+"""The most bytes of weights, which share 2 GiB with all other memory."""
 _STACK: Final = 1 << 20
 """The bytes of the stack, which is below all data: an overflow is an error of the engine."""
 _SUPPORT: Final = """\
@@ -56,34 +62,80 @@ define hidden void @__multi3(ptr %result, i64 %al, i64 %ah, i64 %bl, i64 %bh) no
 """The function that LLVM calls for products of 128 bits: of an index, or in large angles."""
 
 
-def linked(program: ExportedProgram, code: bytes) -> bytes:
-    """The module of a program whose object is `code`.
+def web_files(
+    module: IRModule,
+    out: Path,
+    machine: Machine | None,
+    prefix: str,
+    weights: Path | None,
+    *,
+    pool: bool = False,
+) -> dict[Path, bytes]:
+    """The files of a module: for one CPU, or else for each, with what loads them.
+
+    Those for CPUs without relaxed SIMD are beside `out`, as `NAME.simd128.wasm`.
+
+    Errors:
+        CompileError: functions need Python, all of which are named; or there is no linker.
+        MisuseError: `machine` is no engine of WebAssembly, a `pool` is asked for, or there are too
+            many weights.
+    """
+    if machine is not None and machine.platform.system is not WEB:
+        raise MisuseError(
+            f"a {WEB_SUFFIX} is for wasm32, found the target {machine.platform.name}",
+            hint="omit the target",
+        )
+    if pool:
+        raise MisuseError("programs for WebAssembly have no threads, and take no pool")
+    [platform] = (platform for platform in PLATFORMS if platform.system is WEB)
+    levels = [machine_of(platform, level) for level in WASM32.levels]
+    builds: dict[str, Path] = {}
+    files: dict[Path, bytes] = {}
+    for each in [machine] if machine is not None else levels:
+        program = exported_program(module, each, prefix, weights_inside=weights is None)
+        if program.weights_bytes > MOST_WEIGHTS:
+            raise MisuseError(
+                f"the weights have {program.weights_bytes} bytes, and the memory of WebAssembly has"
+                f" room for {MOST_WEIGHTS}"
+            )
+        cpu = cpu_of(each)
+        builds[cpu] = out if not builds else out.with_suffix(f".{cpu}{WEB_SUFFIX}")
+        files[builds[cpu]] = linked(program)
+        if weights is not None:
+            files.setdefault(weights, bytes(program.weights()))
+    return files | scripts(program, builds, weights)
+
+
+def cpu_of(machine: Machine) -> str:
+    """The name of the instructions that code for an engine uses."""
+    return next(level for level, needed in WASM32.levels.items() if all(map(machine.has, needed)))
+
+
+def linked(program: ExportedProgram) -> bytes:
+    """The module of a program.
 
     Errors:
         CompileError: there is no linker, or it fails.
     """
-    names = [f"{program.name}_error"]
+    command = [*linker(), "--no-entry", "--gc-sections", "--strip-all", "--stack-first"]
+    names = [f"{program.name}_error", "__heap_base"]
     for function in program.functions:
         names += [function.symbol, f"{function.symbol}_workspace"]
+    command += ["-z", f"stack-size={_STACK}", *(f"--export={name}" for name in names)]
     with tempfile.TemporaryDirectory() as folder:
-        objects = Path(folder, "model.o"), Path(folder, "support.o")
-        objects[0].write_bytes(code)
-        objects[1].write_bytes(emitted_object(_SUPPORT, _without_vectors(program.machine)))
-        result = Path(folder, "model.wasm")
-        options = ["--no-entry", "--gc-sections", "--strip-all", "--stack-first"]
-        options += ["-z", f"stack-size={_STACK}", "--export=__heap_base"]
-        options += [f"--export={name}" for name in names]
-        command = [*linker(), *options, "-o", str(result), *map(str, objects)]
+        result = Path(folder, f"model{WEB_SUFFIX}")
+        for name, code in (
+            ("model.o", object_of(program)),
+            ("support.o", emitted_object(_SUPPORT, program.machine)),
+        ):
+            Path(folder, name).write_bytes(code)
+            command.append(str(Path(folder, name)))
+        command += ["-o", str(result)]
         with stage("linking"):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not result.exists():
             raise CompileError(f"wasm-ld cannot link {program.name}: {done.stderr.strip()[:2000]}")
         return result.read_bytes()
-
-
-def _without_vectors(machine: Machine) -> Machine:
-    assert machine.platform.architecture is WASM32
-    return machine
 
 
 def linker() -> Sequence[str]:

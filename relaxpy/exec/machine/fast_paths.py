@@ -46,6 +46,8 @@ SHARED_MEMORY: Final = FastPath("shared memory")
 """Tensors with disjoint live ranges share memory."""
 KERNEL_CLASSES: Final = FastPath("kernel classes")
 """Kernels that differ in sizes and numbers alone are one kernel, which takes these as arguments."""
+LENIENT_TESTS: Final = FastPath("lenient tests")
+"""Tests before the first write ignore conditions that a kernel computes: NumPy runs what fails."""
 
 FAST_PATHS: Final = (
     ONLY_KERNEL,
@@ -57,4 +59,5 @@ FAST_PATHS: Final = (
     VIEWS,
     SHARED_MEMORY,
     KERNEL_CLASSES,
+    LENIENT_TESTS,
 )

@@ -189,6 +189,7 @@ class System:
         processors: where the description of CPUs is read.
         caches: the directory for caches of a user.
         llvm: the file of llvmlite with LLVM.
+        visible: LLVM's word for functions that callers of a shared library see.
     """
 
     name: str
@@ -205,6 +206,7 @@ class System:
     processors: Literal["cpuinfo", "sysctl", "registry", "unknown"] = "unknown"
     caches: str = "~/.cache"
     llvm: str = "libllvmlite.so"
+    visible: str = ""
 
 
 LINUX: Final = System(
@@ -238,6 +240,7 @@ WINDOWS: Final = System(
     processors="registry",
     caches="~/AppData/Local",
     llvm="llvmlite.dll",
+    visible="dllexport",
 )
 BROWSER: Final = System("browser", ("emscripten",), has_threads=False)
 """Python in a browser, as Pyodide has it: a CPU of 32 bits, and no native code."""
@@ -253,6 +256,7 @@ class Platform:
 
     Fields:
         triple: the target triple of LLVM. It decides the calling convention.
+        linked: that of objects for the linkers of the system.
         features: the features of LLVM that all code needs: registers that the system reserves.
         attributes: attributes of LLVM that all functions have.
         calls: the numbers of system calls of Linux.
@@ -262,6 +266,7 @@ class Platform:
     system: System
     architecture: Architecture
     triple: str
+    linked: str
     features: str = ""
     attributes: str = ""
     calls: Mapping[str, int] = field(default_factory=dict)
@@ -282,25 +287,26 @@ class Platform:
 _CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity", "arch_prctl")
 PLATFORMS: Final = (
     Platform(
-        *(LINUX, X86_64, "x86_64-unknown-linux-gnu"),
+        *(LINUX, X86_64, "x86_64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"),
         calls=dict(zip(_CALLS, (202, 186, 203, 204, 158), strict=True)),
         is_confirmed=True,
     ),
     Platform(
-        *(LINUX, AARCH64, "aarch64-unknown-linux-gnu"),
+        *(LINUX, AARCH64, "aarch64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"),
         calls=dict(zip(_CALLS, (98, 178, 122, 123), strict=False)),
         is_confirmed=True,
     ),
-    Platform(MACOS, X86_64, "x86_64-apple-macosx11-elf"),
-    Platform(MACOS, AARCH64, "aarch64-apple-macosx11-elf"),
-    Platform(WINDOWS, X86_64, "x86_64-pc-windows-msvc-elf"),
+    Platform(MACOS, X86_64, "x86_64-apple-macosx11-elf", "x86_64-apple-macosx11"),
+    Platform(MACOS, AARCH64, "aarch64-apple-macosx11-elf", "arm64-apple-macosx11"),
+    Platform(WINDOWS, X86_64, "x86_64-pc-windows-msvc-elf", "x86_64-pc-windows-gnu"),
     # LLVM writes no ELF for Windows on ARM. Its convention is that of bare CPUs, without
     # register 18; and the stack is touched page by page, since Windows adds one page at a time.
     Platform(
-        *(WINDOWS, AARCH64, "aarch64-unknown-none-elf", "+reserve-x18"),
+        *(WINDOWS, AARCH64, "aarch64-unknown-none-elf", "aarch64-pc-windows-gnu"),
+        features="+reserve-x18",
         attributes='"probe-stack"="inline-asm"',
     ),
-    Platform(WEB, WASM32, "wasm32-unknown-unknown"),
+    Platform(WEB, WASM32, "wasm32-unknown-unknown", "wasm32-unknown-unknown"),
 )
 _BY_TRIPLE: Final = {platform.triple: platform for platform in PLATFORMS}
 

@@ -48,12 +48,12 @@ _RENAMED: Final = {
     "avx_vnni": "avxvnni",
 }
 """The names of LLVM for features of CPUs that Linux and macOS name otherwise."""
-_CAPABILITIES: Final = {
+CAPABILITIES: Final = {
     16: {1: "neon", 8: "lse", 10: "fullfp16", 12: "rdm", 20: "dotprod"},
     26: {13: "i8mm", 14: "bf16"},
 }
 """LLVM's features by the bits of AT_HWCAP and AT_HWCAP2 of Linux on AArch64."""
-_OF_APPLE: Final = {
+OF_APPLE: Final = {
     "lse": "LSE",
     "fullfp16": "FP16",
     "rdm": "RDM",
@@ -62,7 +62,7 @@ _OF_APPLE: Final = {
     "bf16": "BF16",
 }
 """The names of macOS for features of LLVM."""
-_OF_WINDOWS: Final = {34: "lse", 43: "dotprod"}
+OF_WINDOWS: Final = {34: "lse", 43: "dotprod"}
 """LLVM's features by the numbers of Windows for features of AArch64."""
 _TILE_DATA: Final = 0x1023, 18
 """An argument of arch_prctl of Linux, which permits the state of matrix tiles."""
@@ -220,7 +220,7 @@ class Linux(Process):
             read = self.function("getauxval", ctypes.c_ulong, ctypes.c_ulong)
             return frozenset(
                 feature
-                for word, features in _CAPABILITIES.items()
+                for word, features in CAPABILITIES.items()
                 for bit, feature in features.items()
                 if read(word) >> bit & 1
             )
@@ -327,7 +327,7 @@ class Apple(Process):
     def _features(self) -> frozenset[str]:
         texts = ("features", "leaf7_features", "extfeatures")
         words = " ".join(self._text(f"machdep.cpu.{name}") for name in texts)
-        found = {f for f, name in _OF_APPLE.items() if self._number(f"hw.optional.arm.FEAT_{name}")}
+        found = {f for f, name in OF_APPLE.items() if self._number(f"hw.optional.arm.FEAT_{name}")}
         return _named(words) | found
 
     @override
@@ -386,7 +386,7 @@ class Windows(Process):
         """The name, the kind, and the features of the CPU, from the registry."""
         names = "ProcessorNameString", "Identifier", "VendorIdentifier"
         values = [*map(self._registry, names)]
-        known = [n for n in (*_OF_WINDOWS, _AVX2) if self._has_feature(n)]
+        known = [n for n in (*OF_WINDOWS, _AVX2) if self._has_feature(n)]
         return "\n".join([*values, str(known)]) if any(values) else ""
 
     @override
@@ -411,7 +411,7 @@ class Windows(Process):
     def features(self, architecture: Architecture) -> frozenset[str]:
         """Those that Windows reports; all CPUs of AArch64 there have NEON."""
         if not architecture.wide:
-            return frozenset(f for n, f in _OF_WINDOWS.items() if self._has_feature(n)) | {"neon"}
+            return frozenset(f for n, f in OF_WINDOWS.items() if self._has_feature(n)) | {"neon"}
         return frozenset(architecture.levels["x86-64-v3"] if self._has_feature(_AVX2) else ())
 
 

@@ -27,7 +27,7 @@ from relaxpy.exec.native.calls.entry_table import (
 )
 from relaxpy.exec.native.calls.jit import PartsAhead, compile_code
 from relaxpy.exec.native.classes import KernelClass, classes_of
-from relaxpy.exec.native.emit import KernelEmitter
+from relaxpy.exec.native.emit import KernelEmitter, Workspace
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
@@ -53,6 +53,7 @@ from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.native.weights import constant_arguments
 from relaxpy.exec.numpy.compiler import Kernel
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -96,6 +97,10 @@ class NativeBackend:
         """Functions of kernels, by Python name and the parameters that they take packed."""
         self._programs: dict[str, KernelProgram] = {}
         """The programs of the kernels that have several forms, by Python name."""
+        self.workspaces: dict[str, Workspace] = {}
+        """The memory that exported kernels take, by function."""
+        self.refusals: dict[str, str] = {}
+        """Why kernels, by Python name, and Relax functions, by name, have no native form."""
         self.problem = ""
         """The first failure of native code that was not expected, if there was one."""
         self._code = b""
@@ -141,6 +146,7 @@ class NativeBackend:
                 constants = frozenset(self._constants.get(func, ()))
                 written = self._emit(name, rewritten(program), constants=constants)
         except RefusedError as error:
+            self.refusals[name] = str(error)
             reason = f"not native: {error}"
         else:
             kernel.report = self._report(name, program, written)
@@ -191,10 +197,12 @@ class NativeBackend:
                 return False
             shared.kernel.report = self._report(kernel.name, program, written)
             shared.claimed = self.claimed[kernel.name]
+            shared.workspace = self.workspaces[kernel.name]
         assert shared.claimed is not None
         symbol, signature = shared.claimed
         self.claimed[kernel.name] = symbol, signature.of_member(func, found.members[func])
         self.packings[kernel.name] = {}
+        self.workspaces[kernel.name] = shared.workspace
         blocks = dict(zip(*map(_block_names, (found.func, func)), strict=True))
         kernel.report = tuple(
             replace(row, block=blocks.get(row.block, row.block)) for row in shared.kernel.report
@@ -296,6 +304,7 @@ class NativeBackend:
         written = self.module.rename(emitted, _KERNEL, symbol)
         if is_new:
             self._ahead.add(self.module, written)  # a thread may read their text from here on
+        self.workspaces[symbol] = emitter.workspace
         return emitter, symbol, written
 
     def _emitted(
@@ -484,6 +493,7 @@ class _Class:
         self.found = found
         self.kernel: Kernel | None = None
         self.claimed: tuple[str, EntrySignature] | None = None
+        self.workspace = Workspace(as_poly(0), {})
 
 
 def _block_names(func: PrimFunc) -> list[str]:

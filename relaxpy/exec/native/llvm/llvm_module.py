@@ -21,7 +21,8 @@ class Module:
 
     `vector_bits` is the width of vector registers that the code generator may use, and
     `instructions` are those of `Machine.instructions`. A product and a sum are rounded once if the
-    module `fuses` them.
+    module `fuses` them. One that `is_exported` knows no Python: its functions take their memory and
+    their context as arguments, and only those that callers call have names outside.
     """
 
     def __init__(
@@ -31,9 +32,10 @@ class Module:
         instructions: Collection[str] = frozenset(),
         *,
         fuses: bool = True,
+        is_exported: bool = False,
     ) -> None:
         self.triple, self.vector_bits, self.instructions = triple, vector_bits, instructions
-        self.fuses = fuses
+        self.fuses, self.is_exported = fuses, is_exported
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
         self._signatures: dict[str, Signature] = {}
@@ -60,7 +62,11 @@ class Module:
         return 32 if self.has_avx512 else self.platform.architecture.vector_registers
 
     def _empty(self) -> Module:
-        return Module(self.triple, self.vector_bits, self.instructions, fuses=self.fuses)
+        return Module(
+            *(self.triple, self.vector_bits, self.instructions),
+            fuses=self.fuses,
+            is_exported=self.is_exported,
+        )
 
     def copy(self) -> Module:
         """A copy of the module, as a checkpoint."""

@@ -83,6 +83,14 @@ class Function(Instructions):
         Instructions.__init__(self, module)
         self.name, self.result = name, result
         self.params = [Value(self, type, f"%{param}") for type, param in params]
+        self.memory: Value | None = None
+        """The memory that an exported function gets: what `reserve` returns."""
+        self.context: Value | None = None
+        """The address of the context of a call (`threads/code.py`) that it gets."""
+        self.is_public = False
+        """Whether callers of an exported program call it, so that any CPU can run it."""
+        self.task_bytes = 0
+        """What each thread that runs tasks of it needs, after its own memory."""
         self.optimised, self._has_loops = optimised, False
         self.promoted = False
         self.stack = Stack(self)
@@ -114,7 +122,10 @@ class Function(Instructions):
             return self._closed[1]
         attributes = "#0" if self.is_optimised else "#0 noinline optnone"
         attributes += f' "{PROMOTED}"' if self.promoted else ""
-        head = f"{self.head('define')} {attributes} {{"
+        linkage = "internal" if self.module.is_exported else ""
+        if self.is_public:
+            linkage, attributes = self.module.platform.system.visible, "#1"
+        head = f"{' '.join(self.head(f'define {linkage}').split())} {attributes} {{"
         return "\n".join([head, "entry:", *_flat(self.stack.lines()), *_flat(self._top), "}"])
 
     def head(self, keyword: str) -> str:
@@ -191,9 +202,14 @@ class Function(Instructions):
     def reserve(self, size: Value) -> tuple[Value, Slot, Slot]:
         """The address of `size` bytes, a multiple of 64, and two slots that `release` needs.
 
-        Memory that exceeds the stack follows them. The innermost attempt ends if memory is
-        exhausted.
+        Memory that exceeds the stack follows them, and then that of tasks. The innermost attempt
+        ends if memory is exhausted.
         """
+        if self.memory is not None:
+            self.put(f"%more = getelementptr i8, {self.memory}, {size}")  # `put` indents it
+            after = self.slot()
+            self.stack.extend("%more", after)
+            return self.memory, after, after
         label = self._label("reserved")
         jump: Slot = [f"  br label %{label}"]
         self._lines.append(jump)
@@ -204,6 +220,9 @@ class Function(Instructions):
 
     def release(self, size: Value, jump: Slot, aligned: Slot) -> None:
         """Free reserved memory; for size 0, nothing is reserved."""
+        if self.memory is not None:
+            aligned.append(f"  %tasks = getelementptr i8, ptr %more, i64 {self.stack.more}")
+            return
         if size.name == "0" and not self.stack.more:
             return
         going_on = str(jump.pop()).rpartition(" ")[2]

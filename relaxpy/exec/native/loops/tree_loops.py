@@ -302,7 +302,8 @@ class TreeLoops(RunLoops):
 
     def _tasks(self, tree: Tasks) -> None:
         """A parallel loop; its tasks capture all values known here."""
-        frame, f, is_long = self.frame, self.function, cost.has_long_tasks(tree)
+        frame, f = self.frame, self.function
+        is_long = cost.has_long_tasks(tree) and not f.module.is_exported
         extents = [self._extent(axis) for axis in tree.outer]
         extents.append(ceil_div(f, self._extent(tree.axis), tree.size))
         blocks = total(f, extents)

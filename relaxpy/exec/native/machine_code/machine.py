@@ -77,9 +77,13 @@ class Machine:
         """The same machine, whose code does not fuse a product and a sum."""
         return replace(self, features=f"{self.features},{STRICT}".lstrip(","))
 
-    def module(self) -> Module:
+    def module(self, *, is_exported: bool = False) -> Module:
         """An empty module of code for it."""
-        return Module(self.triple, self.vector_bits, self.instructions, fuses=self.fuses)
+        return Module(
+            *(self.triple, self.vector_bits, self.instructions),
+            fuses=self.fuses,
+            is_exported=is_exported,
+        )
 
     @property
     def instructions(self) -> frozenset[str]:

@@ -124,6 +124,12 @@ def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = 
     )
 
 
+def emitted_object(text: str, machine: Machine) -> bytes:
+    """The object file of a module of LLVM IR in the format of its triple, which is not kept."""
+    code: bytes = _generate("emit_object", text, machine)
+    return code
+
+
 def process_object(name: str, write: Callable[[], Sequence[str]]) -> bytes:
     """The object file of code that every process has; `write` returns the texts to compile.
 

@@ -130,13 +130,17 @@ def parallel(
     one.
     """
     module = function.module
+    is_exported = function.context is not None
+    params = [(POINTER, "context"), (I64, "task"), (I64, "slot"), (POINTER, "scratch")]
     outlined = module.function(
-        f"{function.name}.task{len(function)}",
-        [(POINTER, "context"), (I64, "task"), (I64, "slot"), (POINTER, "scratch")],
+        f"{function.name}.task{len(function)}", params[:3] if is_exported else params
     )
     outlined.flags = function.flags
-    context, task, slot, scratch = outlined.params
-    outlined.stack.extend(scratch.name)
+    context, task, slot = outlined.params[:3]
+    if is_exported:  # the memory of all threads is an argument, too
+        captured = [Value(function, POINTER, "%tasks"), *captured]
+    else:
+        outlined.stack.extend("%scratch")
     function.optimised = False  # only the tasks take time
     start = function.length()
     block = function.stack.shared(sum(map(_words, captured)))
@@ -147,8 +151,20 @@ def parallel(
         inside.append(outlined.load(value.type, source, 8))
         inside[-1].multiple = value.multiple
         offset += _words(value)
+    if is_exported:
+        memory, *inside = inside
+        place = outlined.slot()
+        outlined.stack.extend("%scratch", place)
     body(outlined, task, slot, *inside)
     outlined.ret()
+    if is_exported:
+        elsewhere = [*place]  # what follows the address of the memory there
+        place.clear()
+        share = outlined.at(place, lambda: slot * outlined.stack.more)
+        place += [f"  %scratch = getelementptr i8, {memory}, {share}", *elsewhere]
+        function.task_bytes = max(function.task_bytes, outlined.stack.more)
+        _run_tasks(function, outlined.name, block, function.index(tasks))
+        return
     run = function.load(POINTER, _pool(function))
     count = function.index(tasks)
     arguments = f"ptr @{outlined.name}, {block}, {count}, i64 {outlined.stack.more}"
@@ -160,12 +176,45 @@ def parallel(
         function.note_tasks(start, code)
 
 
+RUN, OWNER, COUNT, INDEX, SIZE, WEIGHTS = range(6)
+"""The words of the context of a call of an exported function, which is on the stack of that.
+
+The caller's function that runs tasks in parallel, or null, its first argument, and the number of
+its threads; the index and the size that an error is about; the address of the constants.
+"""
+
+
+def context_word(f: Function, number: int) -> Value:
+    """The address of a word of the context."""
+    assert f.context is not None
+    return f.element(f.context, number, I64)
+
+
+def _run_tasks(f: Function, body: str, work: Value, count: Value) -> None:
+    """Run the tasks of an exported function by the caller's function, or one after the other."""
+    run = f.load(POINTER, context_word(f, RUN), 8)
+
+    def alone() -> None:
+        def task(number: Value) -> None:
+            f.put(f"call void @{body}({work}, {number}, i64 0)")
+
+        f.loop(0, count, 1, [], task)
+
+    def together() -> None:
+        owner = f.load(POINTER, context_word(f, OWNER), 8)
+        f.put(f"call void {run.name}({owner}, ptr @{body}, {work}, {count})")
+
+    f.branch(f.new(BOOL, f"icmp eq {run}, null"), alone, together)
+
+
 def slots(function: Function) -> Value:
     """The number of threads that run the tasks of a parallel loop."""
     return function.load(I64, function.element(_pool(function), 1, I64))
 
 
 def _pool(function: Function) -> Value:
+    if function.context is not None:
+        return context_word(function, COUNT - 1)  # the number of threads is the next word
     function.module.words(POOL, 2)
     return Value(function, POINTER, f"@{POOL}")
 

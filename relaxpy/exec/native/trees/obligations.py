@@ -15,6 +15,7 @@ from relaxpy.exec.loops.nest import nodes as nest
 from relaxpy.exec.loops.nest.bounds import obliged, obliging, unproved
 from relaxpy.exec.loops.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.loops.plan.tree import For, Plan, Run, Tile, Tree
+from relaxpy.exec.machine.fast_paths import LENIENT_TESTS
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
@@ -72,7 +73,7 @@ def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
     early = [o for size in shapes for o in of_value(size, (), (), plan.shape_vars)]
     late: dict[Tree, tuple[Obligation, ...]] = {}
     for tree, own in _of_trees(plan.trees, (), plan.shape_vars):
-        known = [] if _may_jump(tree) else [_early(o, written) for o in own]
+        known = [] if _may_jump(tree) else [_early(o, written, plan.shape_vars) for o in own]
         if own and (not known or any(o is None for o in known)):
             late[tree] = _once(_late(o, plan.shape_vars) for o in own)
         else:
@@ -128,7 +129,9 @@ def _may_jump(tree: Tree) -> bool:
             return False
 
 
-def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | None:
+def _early(
+    obligation: Obligation, written: Container[Buffer], shape_vars: Container[Var]
+) -> Obligation | None:
     """The obligation without conditions on computed values, in the loops that matter.
 
     None if the obligation itself depends on computed values.
@@ -137,6 +140,10 @@ def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | N
     def is_known(expr: PrimExpr) -> bool:
         return not any(load.buffer in written for load in nest.loads(expr))
 
+    if not LENIENT_TESTS:
+        exact = _late(obligation, shape_vars)
+        bounds = [bound for axis in exact.axes for bound in (axis.start, axis.stop)]
+        return exact if all(map(is_known, (exact.index, *exact.path, *bounds))) else None
     if not is_known(obligation.index):
         return None
     path = tuple(filter(is_known, obligation.path))

@@ -14,18 +14,17 @@ from typing import Final
 
 from relaxpy.errors import SPAN_OF_LINE, RuntimeCheckError
 from relaxpy.exec.native.calls.interpreter import FAILURES, TYPE, declare_python, python_text
-from relaxpy.exec.native.llvm.writer import I64, Function, Operand, Type, Value
+from relaxpy.exec.native.llvm.writer import I32, I64, Function, Operand, Type, Value
+from relaxpy.exec.native.threads.code import INDEX, SIZE
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.ir.tir.prim_func import PrimFunc
 
 _NONE: Final = (1 << 63) - 1
 """The task that failed if none did."""
-_TEXT: Final = f"""\
-@relaxpy.format = internal constant [4 x i8] c"LLL\\00"
-
+_REPORT: Final = """\
 define internal void @relaxpy.report(ptr %record, i64 %task, i64 %n, i64 %index, i64 %size)
-  cold nounwind {{
+  cold nounwind {
 entry:
   %lock = getelementptr i64, ptr %record, i64 1
   br label %wait
@@ -49,7 +48,9 @@ replace:
 done:
   store atomic i64 0, ptr %lock release, align 8
   ret void
-}}
+}"""
+_RAISE: Final = f"""\
+@relaxpy.format = internal constant [4 x i8] c"LLL\\00"
 
 define internal void @relaxpy.raise(ptr %record) cold nounwind {{
 entry:
@@ -93,6 +94,29 @@ unlock:
 done:
   ret void
 }}"""
+_STATUS: Final = f"""\
+define internal i32 @relaxpy.status(ptr %record, ptr %context) cold nounwind {{
+entry:
+  %task = load i64, ptr %record
+  %none = icmp eq i64 %task, {_NONE}
+  br i1 %none, label %unknown, label %found
+unknown:
+  ret i32 1
+found:
+  %index_at = getelementptr i64, ptr %record, i64 3
+  %index = load i64, ptr %index_at
+  %failed_index = getelementptr i64, ptr %context, i64 {INDEX}
+  store i64 %index, ptr %failed_index
+  %size_at = getelementptr i64, ptr %record, i64 4
+  %size = load i64, ptr %size_at
+  %failed_size = getelementptr i64, ptr %context, i64 {SIZE}
+  store i64 %size, ptr %failed_size
+  %n_at = getelementptr i64, ptr %record, i64 2
+  %n = load i64, ptr %n_at
+  %status = trunc i64 %n to i32
+  ret i32 %status
+}}"""
+"""The number of the obligation that failed; its index and its size go to the context of a call."""
 
 
 def _fail(kernel: str, obligation: Obligation, index: int, size: int) -> None:
@@ -144,9 +168,13 @@ class Failures:
     @classmethod
     def of_kernel(cls, f: Function, add: Callable[[Obligation], int]) -> Failures:
         """Those of a kernel; `add` returns the number of an obligation."""
-        declare_python(f.module)
-        f.module.words(FAILURES, 1)
-        f.module.add_text(_TEXT)
+        f.module.add_text(_REPORT)
+        if f.context is not None:
+            f.module.add_text(_STATUS)
+        else:
+            declare_python(f.module)
+            f.module.words(FAILURES, 1)
+            f.module.add_text(_RAISE)
         record = f.alloca(I64, 5)
         f.store(f.const(I64, _NONE), record)
         f.store(f.const(I64, 0), f.element(record, 1, I64))
@@ -181,9 +209,13 @@ class Failures:
         limit = self.task if isinstance(self.task, Value) else _NONE
         f.leave(f.compare("slt", least, limit))
 
-    def raise_error(self) -> None:
-        """Let Python raise the error that was reported, if any."""
-        self.function.put(f"call void @relaxpy.raise({self.record})")
+    def status(self) -> Value:
+        """Not 0: Python raises the error that was reported, if any, or else it has a number."""
+        f = self.function
+        if f.context is not None:
+            return f.new(I32, f"call i32 @relaxpy.status({self.record}, {f.context})")
+        f.put(f"call void @relaxpy.raise({self.record})")
+        return f.const(I32, 1)
 
 
 def _first(f: Function, value: Value, bad: Value) -> Value:

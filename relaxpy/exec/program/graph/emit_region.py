@@ -9,15 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 from types import MappingProxyType
+from typing import Protocol
 
 from relaxpy.exec.machine.fast_paths import SHARED_MEMORY
 from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Allocations, Signals
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.writer import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
+from relaxpy.exec.native.threads.code import INDEX, SIZE, WEIGHTS, context_word
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.program.graph.packed_calls import RUN, emit_run
 from relaxpy.exec.program.graph.program import (
+    Assertion,
     Branch,
     Check,
     Element,
@@ -35,7 +38,7 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
-_AGAIN = 2
+_AGAIN = -1
 """The status of an iteration that is not the last."""
 
 
@@ -68,11 +71,23 @@ def possible(frame: Values, tensors: Iterable[Tensor]) -> list[Value]:
     return conditions
 
 
+class Exported(Protocol):
+    """What the functions of an exported program share."""
+
+    def number_of(self, check: Check | Assertion) -> int:
+        """The number of the error of a check."""
+
+    def position(self, memory: Memory) -> int:
+        """The position of a constant in the weights, with the mark of packed ones."""
+
+
 class RegionEmitter:
     """Emits `region` in the function of `frame`, which computes sizes.
 
     The function returns 0, or 1 if a kernel or a check refuses the data or there is no memory. Its
     memory is `given`, for the results `outputs`, and constants are those of the graph `symbol`.
+    That of an exported program has memory and a context from its caller, and `exported` the numbers
+    of errors, the positions of constants, and the memory of kernels.
     """
 
     def __init__(
@@ -83,7 +98,9 @@ class RegionEmitter:
         frame: Values,
         given: Mapping[Memory, Value],
         outputs: Sequence[Value],
+        exported: Exported | None = None,
     ) -> None:
+        self.exported = exported
         self.symbol, self.kernels, self.region = symbol, kernels, region
         self.frame, self.given, self.outputs = frame, given, outputs
         self.function = frame.function
@@ -97,16 +114,22 @@ class RegionEmitter:
         checked = {tensor.shape for tensor in self.region.results}
         new = self.region.new_tensors()  # an output may be one of them in another shape
         inside = (t for t in new if t.memory not in direct or t.shape not in checked)
-        conditions = possible(frame, inside)
-        for step in self.region.steps:
-            if isinstance(step, Check) and isinstance(step.found, PrimExpr):
-                same = f.compare("eq", frame.index(step.found), frame.index(step.expected))
-                conditions.append(same)
-        valid = conjunction(conditions)
+        f.ret(self.status([*possible(frame, inside), *self._equal_sizes()]))
+
+    def _equal_sizes(self) -> list[Value]:
+        """The conditions of the checks of sizes; exported programs number them one by one."""
+        if self.exported is not None:
+            return []
+        f, frame, steps = self.function, self.frame, self.region.steps
+        checks = [s for s in steps if isinstance(s, Check) and isinstance(s.found, PrimExpr)]
+        return [f.compare("eq", frame.index(s.found), frame.index(s.expected)) for s in checks]  # type: ignore[arg-type]
+
+    def status(self, conditions: Iterable[Value]) -> Value:
+        """The status of the steps, which run if all conditions hold."""
+        f, valid = self.function, conjunction(conditions)
         if valid is None:
-            f.ret(self._status())
-        else:
-            f.ret(f.branch(valid, lambda: [self._status()], lambda: [f.const(I32, 1)])[0])
+            return self._status()
+        return f.branch(valid, lambda: [self._status()], lambda: [f.const(I32, 1)])[0]
 
     def _status(self) -> Value:
         f = self.function
@@ -117,6 +140,10 @@ class RegionEmitter:
                 size = f.intrinsic("smax", size, self.frame.index(other))
             self.starts.append(total)
             total = total + f.arithmetic("and", size + (LINE_BYTES - 1), -LINE_BYTES)
+        if self.exported is not None:
+            assert f.memory is not None
+            self.workspace, self.rest = f.memory, f.element(f.memory, total, I8)
+            return self._run()
         if self.starts or self.plan.fixed > Allocations.WORKSPACE:
             return self._run_with_memory(total)
         if self.plan.offsets:  # possibly of tensors without elements
@@ -174,11 +201,17 @@ class RegionEmitter:
                 for position, size in enumerate(sizes):
                     f.store(self.frame.index(size), f.element(target, position, I64))
                 return f.const(I32, 0)
-            case Check(found=Element(tensor=tensor, position=position), expected=expected):
+            case Check(found=Element(tensor=tensor, position=position)):
                 found = f.load(I64, f.element(self._pointer(tensor.memory), position, I64))
-                return f.cast("zext", f.compare("ne", found, self.frame.index(expected)), "i32")
+                return self._compared(step, found)
+            case Check(found=PrimExpr() as size) if self.exported is not None:
+                return self._compared(step, self.frame.index(size))
             case Check():  # of a size, which was compared before the first step
                 return f.const(I32, 0)
+            case Assertion(condition=condition):
+                failed = f.compare("eq", f.load(I8, self._pointer(condition.memory)), 0)
+                number = 1 if self.exported is None else self.exported.number_of(step)
+                return f.select(failed, f.const(I32, number), f.const(I32, 0))
             case Branch():
                 truth = f.load(I8, self._pointer(step.condition.memory))
                 ways = [partial(self._way, step, number) for number in (0, 1)]
@@ -188,13 +221,30 @@ class RegionEmitter:
             case PackedStep():
                 return self._packed(step)
 
+    def _compared(self, check: Check, found: Value) -> Value:
+        """The status of a check of a size that was found."""
+        f, expected = self.function, self.frame.index(check.expected)
+        differs = f.compare("ne", found, expected)
+        if self.exported is None:
+            return f.cast("zext", differs, "i32")
+        for value, word in ((found, INDEX), (expected, SIZE)):
+            f.store(value, context_word(f, word))
+        return f.select(differs, f.const(I32, self.exported.number_of(check)), f.const(I32, 0))
+
     def _call(self, call: KernelCall) -> Value:
         arguments = [
             self._pointer(a.memory) if isinstance(a, Tensor) else self.frame.index(a)
             for a in call.arguments
         ]
         arguments += [self.frame.index(size) for size in call.sizes]
+        if self.exported is not None:
+            arguments += self._given_memory()
         return self.function.call(self.kernels[call], I32, *arguments)
+
+    def _given_memory(self) -> list[Value]:
+        """What exported functions get from their caller: memory, and the context of the call."""
+        assert self.function.context is not None
+        return [self.rest, self.function.context]
 
     def _packed(self, step: PackedStep) -> Value:
         f, tensors = self.function, [*step.inputs, *step.outputs]
@@ -223,13 +273,14 @@ class RegionEmitter:
             self._copy(self._pointer(state.memory), value)
         pairs = [(a, b) for a, b in zip(loop.states, loop.following, strict=True) if b is not None]
         memories = [tensor.memory for pair in zip(*pairs, strict=True) for tensor in pair]
-        interrupt = Interrupt(f)
+        interrupt = None if self.exported is not None else Interrupt(f)
 
         def goes_on(status: Value, *_: Value) -> Value:
             return f.compare("eq", status, _AGAIN)
 
         def iteration(_: Value, *places: Value) -> list[Value]:
-            interrupt.poll(Signals.TURNS)
+            if interrupt is not None:
+                interrupt.poll(Signals.TURNS)
             current = dict(zip(memories, places, strict=True))
             half = len(places) // 2
             return [*self._called(loop.iteration, (), current), *places[half:], *places[:half]]
@@ -255,22 +306,32 @@ class RegionEmitter:
         memories = [*taken, *(tensor.memory for tensor in outputs)]
         params = [(I64, f"size{n}") for n in range(len(variables))]
         params += [(POINTER, f"memory{n}") for n in range(len(memories))]
+        if self.exported is not None:
+            params += [(POINTER, "workspace"), (POINTER, "context")]
         module = self.function.module
         name = f"{self.symbol}.{len(module.functions)}"
         f = module.function(name, params, I32, optimised=False)
+        if self.exported is not None:
+            f.memory, f.context = f.params[-2:]
         sizes = dict(zip(variables, f.params, strict=False))
         frame = Values(f, {}, sizes, (), frozenset(sizes))
         pointers = f.params[len(variables) :]
         given, results = dict(zip(taken, pointers, strict=False)), pointers[len(taken) :]
-        RegionEmitter(self.symbol, self.kernels, region, frame, given, results).emit()
+        operands = region, frame, given, results, self.exported
+        RegionEmitter(self.symbol, self.kernels, *operands).emit()
         arguments = [self.frame.variables[variable] for variable in variables]
         arguments += [places[m] if m in places else self._pointer(m) for m in memories]
+        if self.exported is not None:
+            arguments += self._given_memory()
         return [self.function.call(name, I32, *arguments)]
 
     def _pointer(self, memory: Memory) -> Value:
         f, plan = self.function, self.plan
         if memory in self.given:
             return self.given[memory]
+        if memory.origin == "constant" and self.exported is not None:
+            weights = f.load(POINTER, context_word(f, WEIGHTS), 8)
+            return f.element(weights, self.exported.position(memory), I8)
         if memory.origin == "constant":
             table = Value(f, POINTER, f"@{constants_name(self.symbol)}")
             return f.load(POINTER, f.element(table, memory.index, I64), 8)

@@ -123,6 +123,19 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Assertion:
+    """Refuses the data unless a bool is true; the `message` is that of the program."""
+
+    condition: Tensor
+    message: str
+    outputs: Sequence[Tensor] = ()
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield self.condition
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Branch:
     """Runs one of two regions, by a bool; the results of each become its `targets`.
 
@@ -196,7 +209,7 @@ class PackedStep:
         return iter((self.session, *self.inputs, *self.outputs))
 
 
-Step: TypeAlias = "KernelCall | Filling | Check | Branch | Loop | PackedStep"
+Step: TypeAlias = "KernelCall | Filling | Check | Assertion | Branch | Loop | PackedStep"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

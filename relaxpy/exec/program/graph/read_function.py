@@ -12,6 +12,7 @@ from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.program.graph.packed_calls import Sessions
 from relaxpy.exec.program.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.program.graph.program import (
+    Assertion,
     Branch,
     Check,
     Constant,
@@ -56,7 +57,8 @@ _ANY = rx.ObjectStructInfo()
 class GraphReader:
     """Reads the function `func`; `signatures` has the native kernels by Python name.
 
-    `packings` has the layouts in which they may take constants, by parameter number.
+    `packings` has the layouts in which they may take constants, by parameter number. If the
+    function `runs_once`, a refusal of data is final, and kernels may write parameters.
     """
 
     def __init__(
@@ -65,7 +67,10 @@ class GraphReader:
         context: ModuleLowering,
         signatures: Mapping[str, EntrySignature],
         packings: Mapping[str, Mapping[int, Packing]],
+        *,
+        runs_once: bool = False,
     ) -> None:
+        self._runs_once = runs_once
         self._func, self._context = func, context
         self._signatures, self._packings = signatures, packings
         self._values: dict[rx.Var, Value] = {}
@@ -116,7 +121,9 @@ class GraphReader:
             [Constant(*constant) for constant in self._constants],
             self._region(results),
             result,
-            sorted(map(parameters.written, written)),
+            sorted(m.index for m in written)
+            if self._runs_once
+            else sorted(map(parameters.written, written)),
             self._sessions.found(),
         )
 
@@ -185,6 +192,9 @@ class GraphReader:
                 return Shape(tensor.shape)
             case rx.Call(op=Op(name="relax.shape_to_tensor"), args=[shape]):
                 return self._filling(self._value(shape))
+            case rx.Call(op=Op(name="relax.assert_op"), args=[test, *_], attrs=attrs):
+                self._steps.append(Assertion(self._condition(test), attrs["format"]))
+                return ()
             case rx.Call(op=Op(name="relax.tensor_to_shape"), args=[arg]):
                 return elements(self._read(self._value(arg)))
             case rx.Call(op=op):
@@ -270,7 +280,7 @@ class GraphReader:
     # ---- branches
 
     def _branch(self, expr: rx.If) -> Value:
-        condition = self._condition(expr)
+        condition = self._condition(expr.cond)
         ways = [self._way(way) for way in (expr.true_branch, expr.false_branch)]
         (first, then), (second, otherwise) = ways
         outputs: list[Tensor] = []
@@ -278,8 +288,8 @@ class GraphReader:
         self._steps.append(Branch(condition, (then, otherwise), (outputs, outputs), outputs))
         return value
 
-    def _condition(self, expr: rx.If) -> Tensor:
-        condition = self._read(self._value(expr.cond))
+    def _condition(self, expr: rx.Expr) -> Tensor:
+        condition = self._read(self._value(expr))
         if not isinstance(condition, Tensor) or condition.sinfo.dtype != "bool" or condition.shape:
             raise RefusedError("a condition is not a tensor")
         return condition
@@ -326,7 +336,7 @@ class GraphReader:
         if not isinstance(way, rx.If):
             raise RefusedError("a local function does not end in a branch")
         self._bind(bindings)
-        condition = self._condition(way)
+        condition = self._condition(way.cond)
         tails = [split_result(arm) for arm in (way.true_branch, way.false_branch)]
         calls = [isinstance(last, rx.Call) and last.op is name for _, last in tails]
         if sum(calls) != 1:
@@ -338,7 +348,8 @@ class GraphReader:
         value, ended = self._end(tails[1 - again], states, results)
         self._check_result(func, value)
         for state, start in zip(states, initial, strict=True):
-            if state.memory in self._written and start.memory.origin == "parameter":
+            is_written = state.memory in self._written and not self._runs_once
+            if is_written and start.memory.origin == "parameter":
                 raise RefusedError("a kernel writes a parameter")
         places = {state.memory for state in states}
         given = [tensor for tensor in results if tensor.memory not in places]
@@ -434,8 +445,10 @@ class GraphReader:
 
     def _kernel(self, call: rx.Call) -> Value:
         use = kernel_use(call, self._context.kernel_of)
-        if use is None or use.callee.name not in self._signatures:
-            raise RefusedError("it calls a kernel that is not native, or unknown arguments")
+        if use is None:
+            raise RefusedError("it calls a kernel with arguments that are not known")
+        if use.callee.name not in self._signatures:
+            raise RefusedError(f"it calls the kernel {use.callee.name}, which is not native")
         callee, inplace = use.callee, use.inplace
         scalars = self._replaced(use.scalars)
         tensors = [self._value(field) for field in use.inputs]
@@ -479,7 +492,7 @@ class GraphReader:
         if memory in self._viewed:
             raise RefusedError("a kernel writes what a reshaped tensor keeps")
         self._written.add(memory)
-        if memory.origin == "new":
+        if memory.origin == "new" or self._runs_once:
             return value
         is_outermost = self._steps is self._outermost and "global_symbol" not in self._func.attrs
         before = self._steps[:-1]

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 class GraphBackend(NativeBackend):
     """Compiles the PrimFuncs and the Relax functions of one module."""
 
+    runs_once = False
+    """Whether nothing runs the steps of a function again where native code refuses its data."""
+
     def __init__(self, *, as_written: bool = False) -> None:
         super().__init__(as_written=as_written)
         self.graphs: dict[str, NativeFunction] = {}
@@ -77,9 +80,10 @@ class GraphBackend(NativeBackend):
         try:
             with self.faults_refused(f"{name} cannot be native code", f"{name} runs in Python"):
                 graph = self.read(context, func)
-                kernels = self._forms(graph)
+                kernels = self.forms_of(graph)
                 entry = self._emit_graph(symbol, graph, kernels)
-        except RefusedError:
+        except RefusedError as error:
+            self.refusals[name] = str(error)
             return False
         if entry.tasks > 0:
             self._replaced.update(kernels.values())
@@ -98,7 +102,8 @@ class GraphBackend(NativeBackend):
         """
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         packings = self.packings if PACKED_WEIGHTS else {}
-        return GraphReader(func, context, signatures, packings).read()
+        reader = GraphReader(func, context, signatures, packings, runs_once=self.runs_once)
+        return reader.read()
 
     def _emit_graph(
         self, symbol: str, graph: Graph, kernels: Mapping[KernelCall, str]
@@ -111,7 +116,7 @@ class GraphBackend(NativeBackend):
             self.module = before
             raise
 
-    def _forms(self, graph: Graph) -> Mapping[KernelCall, str]:
+    def forms_of(self, graph: Graph) -> Mapping[KernelCall, str]:
         """The functions that calls of kernels call: those for the constants that are packed.
 
         Errors:

@@ -1,0 +1,495 @@
+"""Makes an exported program of a module: its functions without Python, or all that prevents it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import override
+
+from relaxpy import __version__
+from relaxpy.errors import CompileError
+from relaxpy.exec.api.lowered import dynamic_programs
+from relaxpy.exec.export.cpu import emit_cpu, public_attributes
+from relaxpy.exec.export.entries import FunctionEmitter, emit_texts
+from relaxpy.exec.export.table import (
+    HEADER_BYTES,
+    ExportedConstant,
+    ExportedFunction,
+    ExportedProgram,
+    ExportedTensor,
+    raw_bytes,
+)
+from relaxpy.exec.machine.fast_paths import LENIENT_TESTS, OUTLINING, PACKED_CALLS
+from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.native.calls.jit import PartsAhead
+from relaxpy.exec.native.emit import aligned
+from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.machine_code.machine import Machine, current, generating_for
+from relaxpy.exec.native.trees.obligations import Obligation
+from relaxpy.exec.native.trees.program import KernelProgram, program_of
+from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.native.values.failures import FailureTable
+from relaxpy.exec.program.graph.emit_region import plan_memory
+from relaxpy.exec.program.graph.program import (
+    Assertion,
+    Branch,
+    Check,
+    Constant,
+    Graph,
+    KernelCall,
+    Loop,
+    Region,
+    Tensor,
+    leaves,
+)
+from relaxpy.exec.program.graph.whole_modules import GraphBackend
+from relaxpy.exec.program.lower.python_module import LoweredModule, ModuleLowering, lower_module
+from relaxpy.exec.program.memory import Memory
+from relaxpy.exec.runtime.checks import Signature, public_signatures
+from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.rewrite.bind import inline_functions
+from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.tir.ops import maximum
+from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
+
+if TYPE_CHECKING:
+    from relaxpy.exec.native.loops.tree_loops import TreeLoops
+    from relaxpy.exec.numpy.compiler import Kernel
+    from relaxpy.ir.tir.expr import PrimExpr, Var
+
+_UNKNOWN: Final = "a kernel gets sizes that do not fit its parameters, or that are too large"
+"""The text of status 1."""
+_LONGEST_NAME: Final = 60
+
+
+def exported_program(
+    module: IRModule, machine: Machine, name: str, *, weights_inside: bool = True
+) -> ExportedProgram:
+    """The exported form of a module, after all passes, for a machine.
+
+    Errors:
+        CompileError: a public function needs Python, or has no native form; all reasons are listed.
+    """
+    with generating_for(machine), LENIENT_TESTS.off(), OUTLINING.off(), PACKED_CALLS.off():
+        return _Exporter(with_inlined_calls(module), name, weights_inside).program()
+
+
+def with_inlined_calls(module: IRModule) -> IRModule:
+    """The public functions of a module with the bodies of others instead of calls of them.
+
+    A function that calls itself keeps such calls, at which export fails.
+    """
+    functions = module.functions_by_name
+    graphs = {n: f for n, f in functions.items() if isinstance(f, rx.Function)}
+    table = {n: f for n, f in graphs.items() if n not in _recursive(graphs)}
+    result = module.clone()
+    for name, func in graphs.items():
+        if any(callee in table for callee in _callees(func)):
+            others = {n: f for n, f in table.items() if n != name}
+            result[name] = inline_functions(func, others)
+    for name, func in graphs.items():
+        if "global_symbol" not in func.attrs and name in table:
+            del result[name]
+    return result
+
+
+def _callees(func: rx.Function) -> set[str]:
+    calls = occurrences(func.body, rx.Call)
+    return {call.op.name_hint for call in calls if isinstance(call.op, rx.GlobalVar)}
+
+
+def _recursive(graphs: Mapping[str, rx.Function]) -> set[str]:
+    """The names of functions that may call themselves."""
+    reached = {name: _callees(func) & graphs.keys() for name, func in graphs.items()}
+    for _ in graphs:
+        reached = {n: found.union(*(reached[c] for c in found)) for n, found in reached.items()}
+    return {name for name, found in reached.items() if name in found}
+
+
+def _cpu(machine: Machine) -> str:
+    """The instructions that code for a machine uses, for people."""
+    present = (name[1:] for name in machine.features.split(",") if name[:1] == "+")
+    return " ".join(sorted(set(present) - {machine.platform.features[1:]}))
+
+
+def _definition(name: str, header: bytes, size: int) -> str:
+    """The weights in LLVM IR: their header, and zeros, which the constants replace in an object."""
+    rest = size - len(header)
+    types = f"[{len(header)} x i8], [{rest} x i8]"
+    types = f"<{{ {types} }}>"
+    begin = header.hex("\\")
+    return (
+        f"@{name}_weights = internal constant {types} "
+        f'<{{ [{len(header)} x i8] c"\\{begin}", [{rest} x i8] zeroinitializer }}>, align {LINE_BYTES}'
+    )
+
+
+class _Together(PartsAhead):
+    """Parts of a module that are not compiled before the module is whole."""
+
+    @override
+    def add(self, module: Module, names: Sequence[str]) -> None:
+        """Leave the functions to the whole."""
+
+
+class ErrorTable(FailureTable):
+    """The texts of errors by number, from 1 on; later ones may be withdrawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[Any] = [_UNKNOWN]
+
+    @override
+    def add(self, kernel: str, func: PrimFunc, obligation: Obligation) -> int:
+        """The number of an obligation of a kernel."""
+        buffer = obligation.buffer
+        if buffer is not None:
+            text = f"an index is outside dimension {obligation.dimension} of buffer {buffer.name}"
+        else:
+            text = obligation.message if obligation.message is not None else "division by zero"
+        span = obligation.span or func.span
+        where = f" ({os.path.basename(span.file)}:{span.line})" if span is not None else ""
+        return self.add_text(f"{kernel}: {text}{where}")
+
+    def add_text(self, text: str) -> int:
+        """The number of an error with this text."""
+        self.entries.append(text)
+        return len(self.entries)
+
+
+class ExportBackend(GraphBackend):
+    """Compiles the kernels of a module, and reads its functions, for callers without Python."""
+
+    runs_once = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        machine = current()
+        self.module = machine.module(is_exported=True)
+        self.errors = self.failures = ErrorTable()
+        self._ahead = _Together()
+        self.kernels: dict[KernelCall, str] = {}
+        """The functions of the calls of kernels."""
+        self.read_functions: dict[str, Graph] = {}
+        """The functions that have a native form, by name."""
+
+    @override
+    def _program(self, kernel: Kernel, *, is_short: bool = False) -> KernelProgram:
+        """The native program of a kernel, however slow it is: nothing else runs it."""
+        from relaxpy.exec.native.price import check_constructs
+
+        check_constructs(kernel.plan)
+        return program_of(kernel.plan, is_short=is_short)
+
+    @override
+    def compile_graph(self, context: ModuleLowering, func: rx.Function, name: str) -> bool:
+        """Read a Relax function; return whether it has a native form."""
+        try:
+            with self.faults_refused(f"{name} cannot be native code", f"{name} is not exported"):
+                graph = self.read(context, func)
+                self.kernels.update(self.forms_of(graph))
+        except RefusedError as error:
+            self.refusals[name] = str(error)
+            return False
+        self.read_functions[name] = graph
+        return True
+
+
+class _Exporter:
+    """Makes the exported program of a module; as `Exported`, it is what emitted functions share."""
+
+    def __init__(self, module: IRModule, name: str, weights_inside: bool) -> None:
+        self.source, self.name, self.weights_inside = module, name, weights_inside
+        programs = dynamic_programs(ExportBackend)
+        lowered = lower_module(module, ExportBackend, programs)
+        assert isinstance(lowered.backend, ExportBackend)
+        self.backend, self.lowered = lowered.backend, lowered
+        self.constants: list[ExportedConstant] = []
+        self._end = HEADER_BYTES
+        self._positions: dict[tuple[rx.Constant, object], int] = {}
+        self._graph: Graph | None = None
+
+    # ---- what emitted functions share
+
+    def number_of(self, check: Check | Assertion) -> int:
+        """The number of the error of a check."""
+        errors = self.backend.errors
+        if isinstance(check, Assertion):
+            return errors.add_text(f"assertion failed: {check.message}".removesuffix(": "))
+        expected = ShortText().prim(check.expected, INT64)
+        return errors.add_text(f"a size is expected to be {expected}, and is not")
+
+    def position(self, memory: Memory) -> int:
+        """The position of a constant of the current graph."""
+        assert self._graph is not None
+        return self._position(self._graph.constants[memory.index])
+
+    def _position(self, constant: Constant) -> int:
+        key = constant.literal, constant.packing
+        if key not in self._positions:
+            literal, packing = key
+            elements = literal.memory(aligned=packing is None)
+            if packing is not None:
+                elements = packing.packed(elements)
+            self._positions[key] = self._end
+            self.constants.append(ExportedConstant(self._end, elements, packing))
+            self._end += -(-elements.nbytes // LINE_BYTES) * LINE_BYTES
+        return self._positions[key]
+
+    # ---- the program
+
+    def program(self) -> ExportedProgram:
+        """The exported program. Errors: as for `exported_program`."""
+        self._check()
+        for graph in self.backend.read_functions.values():
+            for constant in graph.constants:
+                self._position(constant)
+        machine, header = current(), self._header()
+        module, taken = self.backend.module, set[str]()
+        emit_cpu(module, self.name, machine)
+        functions = [
+            self._function(name, signature, taken, header)
+            for name, signature in public_signatures(self.source).values()
+            if name in self.backend.read_functions
+        ]
+        texts = {"version": __version__, "cpu_needed": f"{machine.platform.name}: {_cpu(machine)}"}
+        emit_texts(module, self.name, texts, self.backend.errors.entries)
+        if self.weights_inside and self.constants:
+            module.add_text(_definition(self.name, header, self._end))
+        text = module.text() + public_attributes(machine)
+        return ExportedProgram(
+            self.name,
+            machine,
+            functions,
+            [text],
+            self.constants,
+            self._end if self.constants else 0,
+            header,
+            self.weights_inside,
+            self.backend.errors.entries,
+            {},
+        )
+
+    def _header(self) -> bytes:
+        """What the weights begin with: their identity, with the order that the machine wants."""
+        digest = hashlib.sha256()
+        for constant in self.constants:
+            digest.update(f"{constant.offset} {constant.packing}".encode())
+            digest.update(raw_bytes(constant.elements))
+        return (b"relaxpy weights\0" + digest.digest()).ljust(HEADER_BYTES, b"\0")
+
+    def _function(
+        self, name: str, signature: Signature, taken: set[str], header: bytes
+    ) -> ExportedFunction:
+        graph = self._graph = self.backend.read_functions[name]
+        symbol = unique(f"{self.name}_{identifier(name)}", taken)
+        fields = set(_RESERVED_FIELDS)
+        sizes = {unique(identifier(var.name), fields): var for var in graph.variables}
+        labels = [*_labels(signature)]
+        written = set(graph.written)
+        inputs = [
+            _tensor(tensor, labels[number], fields, written=number in written)
+            for number, tensor in sorted(graph.tensors.items(), key=lambda entry: entry[0])
+        ]
+        names = {t.memory: i for t, i in zip(_in_order(graph), inputs, strict=True)}
+        outputs = [*_outputs(graph, names, signature)]
+        function = ExportedFunction(
+            name,
+            symbol,
+            inputs,
+            sizes,
+            outputs,
+            graph.limit,
+            simplify((self.workspace(graph.region) + (LINE_BYTES - 1)).expr()),
+            bool(graph.constants),
+            bool(graph.constants) and not self.weights_inside,
+        )
+        emitter = FunctionEmitter(self.backend.module, function, graph, self.backend.kernels, self)
+        emitter.emit(self.name, header)
+        return function
+
+    def workspace(self, region: Region) -> IndexPoly:
+        """The memory of a region besides its results, with that of its steps."""
+        plan = plan_memory(region)
+        total = as_poly(plan.fixed)
+        for slot in plan.slot_sizes:
+            total = total + aligned(reduce(_largest, slot))
+        inner = as_poly(0)
+        for step in region.steps:
+            match step:
+                case KernelCall():
+                    inner = _largest(inner, self._of_kernel(step))
+                case Branch() | Loop():
+                    for way in step.regions:
+                        inner = _largest(inner, self.workspace(way))
+                case _:
+                    pass
+        return total + inner
+
+    def _of_kernel(self, call: KernelCall) -> IndexPoly:
+        """The memory of a kernel, over the sizes of its caller."""
+        found = self.backend.workspaces[self.backend.kernels[call]]
+        arguments = [*call.arguments, *call.sizes]
+        values: dict[Var, PrimExpr] = {}
+        for var, number in found.sizes.items():
+            argument = arguments[number]
+            assert not isinstance(argument, Tensor)
+            values[var] = argument
+        return as_poly(simplify(substitute(found.bytes.expr(), values)))
+
+    # ---- what prevents it
+
+    def _check(self) -> None:
+        problems = [*self._problems()]
+        if not problems:
+            return
+        listed = "\n".join(f"  {where}: {why}" for where, why in problems)
+        raise CompileError(
+            f"{self.name} cannot be exported, since this needs Python or has no native form:"
+            f"\n{listed}",
+            hint="what is listed runs in Python with relaxpy.compile; `save` writes a file for that",
+        )
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        """All that prevents the export: the function or the kernel, and the reason."""
+        backend, functions = self.backend, self.source.functions_by_name
+        found = False
+        public = {name for name, _ in public_signatures(self.source).values()}
+        dynamic = [(name, operator_name(call)) for name, call in dynamic_calls(self.lowered.program)]
+        for name, func in functions.items():
+            if not isinstance(func, rx.Function) or name not in public:
+                continue
+            if name in backend.read_functions:
+                found = True
+                continue
+            reasons = [f"it calls the packed function {n}" for n in _packed_functions(func)]
+            reasons += [f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name]
+            kernels = dict.fromkeys(_kernels_called(func, self.lowered.lowering))
+            reasons += [
+                f"the kernel {kernel}: {backend.refusals[kernel]}"
+                for kernel in kernels
+                if kernel in backend.refusals
+            ]
+            yield from ((name, why) for why in reasons or [backend.refusals[name]])
+        if not found and not any(isinstance(functions[n], rx.Function) for n in public):
+            yield self.name, "there is no public Relax function"
+
+
+def _packed_functions(func: rx.Function) -> Iterator[str]:
+    yield from dict.fromkeys(node.global_symbol for node in occurrences(func, rx.ExternFunc))
+
+
+def _kernels_called(func: rx.Function, lowering: ModuleLowering) -> Iterator[str]:
+    for call in occurrences(func, rx.Call):
+        if isinstance(call.op, Op) and call.op.record.calls and call.op.record.calls.is_kernel:
+            callee = call.args[0]
+            if isinstance(callee, rx.GlobalVar):
+                yield lowering.python_name(callee.name_hint)
+
+
+def _largest(a: IndexPoly, b: IndexPoly) -> IndexPoly:
+    """The larger of two sizes, which are not negative."""
+    if a.same(b) or b.constant == 0:
+        return a
+    if a.constant == 0:
+        return b
+    if a.constant is not None and b.constant is not None:
+        return as_poly(max(a.constant, b.constant))
+    return as_poly(maximum(a.expr(), b.expr()))
+
+
+# ---- names
+
+_RESERVED_FIELDS: Final = (
+    *("weights", "threads", "workspace_bytes", "failed_index", "failed_size"),
+    *"auto break case char const continue default do double else enum extern float for goto if"
+    " inline int long register restrict return short signed sizeof static struct switch typedef"
+    " union unsigned void volatile while bool class new delete template this private public"
+    " protected virtual operator namespace using true false try catch throw friend explicit export"
+    " mutable typename and or not xor asm".split(),
+)
+
+
+def identifier(text: str) -> str:
+    """An identifier of C like a text."""
+    found = re.sub(r"[^0-9A-Za-z_]", "_", text).strip("_")[:_LONGEST_NAME] or "value"
+    return f"v{found}" if found[0].isdigit() else found
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """A name that is not taken, and is from here on."""
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    taken.add(found)
+    return found
+
+
+def _labels(signature: Signature) -> Iterator[str]:
+    """The names of the leaves of parameters."""
+    for param in signature.params:
+        yield from _labels_in(param.name_hint, param.struct_info)
+
+
+def _labels_in(name: str, sinfo: rx.StructInfo | None) -> Iterator[str]:
+    if isinstance(sinfo, rx.TupleStructInfo):
+        for number, field in enumerate(sinfo.fields):
+            yield from _labels_in(f"{name}[{number}]", field)
+    elif isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is not None:
+        yield from (f"{name}[{number}]" for number in range(len(sinfo.values)))
+    else:
+        yield name
+
+
+def _tensor(
+    tensor: Tensor, label: str, fields: set[str], *, written: bool = False
+) -> ExportedTensor:
+    name = unique(identifier(label), fields)
+    return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written)
+
+
+def _in_order(graph: Graph) -> Iterator[Tensor]:
+    """The parameters that are tensors, in order."""
+    return (tensor for _, tensor in sorted(graph.tensors.items(), key=lambda entry: entry[0]))
+
+
+def _outputs(
+    graph: Graph, inputs: Mapping[Memory, ExportedTensor], signature: Signature
+) -> Iterator[ExportedTensor]:
+    """The tensors of the result; the first one of each memory has its own."""
+    known = {memory: tensor.name for memory, tensor in inputs.items()}
+    new: dict[Tensor, str] = {}
+    fields = set(_RESERVED_FIELDS)
+    for label, tensor in _named_results(graph, signature):
+        found = _tensor(tensor, label, fields)
+        if tensor in graph.region.results:
+            same = new.get(tensor, "")
+            new.setdefault(tensor, found.name)
+        else:
+            same = known[tensor.memory]
+        yield replace(found, same_as=same)
+
+
+def _named_results(graph: Graph, signature: Signature) -> Iterator[tuple[str, Tensor]]:
+    fields = graph.result if isinstance(graph.result, tuple) else (graph.result,)
+    names = [*signature.output_names, *[""] * len(fields)]
+    for number, (field, name) in enumerate(zip(fields, names, strict=False)):
+        own = name or (f"result{number}" if isinstance(graph.result, tuple) else "result")
+        tensors = [*leaves(field)]
+        for position, tensor in enumerate(tensors):
+            yield (own if len(tensors) == 1 else f"{own}[{position}]"), tensor

@@ -1,0 +1,33 @@
+"""The object files of exported programs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from relaxpy.exec.export.table import ExportedProgram
+from relaxpy.exec.machine.platforms import Platform
+from relaxpy.exec.native.machine_code.objects import emitted_object
+from relaxpy.support.dataclass import replace
+from relaxpy.support.progress import stage
+
+
+@cache
+def _linked(platform: Platform) -> Platform:
+    """A platform whose objects have the format of its linkers."""
+    return replace(platform, triple=platform.linked, features="", attributes="")
+
+
+def object_of(program: ExportedProgram) -> bytes:
+    """The object file of a program, with its weights if they are inside."""
+    machine = replace(program.machine, platform=_linked(program.machine.platform))
+    [text] = program.texts
+    text = text.replace(
+        f'target triple = "{program.machine.triple}"', f'target triple = "{machine.triple}"', 1
+    )
+    with stage("code generation by LLVM"):
+        code = emitted_object(text, machine)
+    if not program.weights_inside or not program.constants:
+        return code
+    start = code.find(program.header)
+    content = program.weights()
+    return b"".join((code[:start], content, code[start + len(content) :]))
