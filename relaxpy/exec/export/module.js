@@ -87,25 +87,25 @@ class Memory {
     this.end = up(Number(exports.__heap_base.value));
   }
   get buffer() { return this.memory.buffer; }
-  take(size) {
+  /** The address of `size` bytes, or of more if `wanted` and there are as many. */
+  take(size, wanted = size) {
     const start = this.end;
-    const missing = Math.ceil((start + size - this.buffer.byteLength) / PAGE);
-    if (missing > 0) {
+    for (const bytes of new Set([wanted, size])) {
+      const missing = Math.ceil((start + bytes - this.buffer.byteLength) / PAGE);
       try {
-        this.memory.grow(missing);
-      } catch {
-        throw new ModelError(`the engine has no memory for ${size} bytes`);
-      }
+        if (missing > 0) this.memory.grow(missing);
+        this.end = up(start + bytes);
+        return start;
+      } catch {}
     }
-    this.end = up(start + size);
-    return start;
+    throw new ModelError(`the engine has no memory for ${size} bytes`);
   }
 }
 
 /** A function of the model, with memory for its inputs, its outputs and its workspace. */
 class Compiled {
   #exports; #memory; #table; #weights; #name;
-  #views = null; #start = 0; #capacity = 0; #places = {}; #workspace = 0;
+  #views = null; #start = 0; #end = 0; #places = {}; #workspace = 0; #bytes = 0;
 
   constructor(exports, memory, name, table, weights) {
     this.#exports = exports;
@@ -127,23 +127,28 @@ class Compiled {
     if (this.sizes !== null && table.sizes.every((name) => sizes[name] === this.sizes[name])) return;
     // The fields come first: the module computes the bytes of its workspace from them.
     const fields = up(table.inputFields[""]) + up(table.outputFields[""]);
-    this.#reserve(fields, 0);
-    this.#write(sizes, {});
-    const workspace = Number(this.#exports[`${table.symbol}_workspace`](this.#start));
-    if (workspace < 0) throw this.#error(workspace);
+    this.#reserve(fields);
     let end = fields;
     const places = {};
-    for (const tensor of [...table.inputs, ...table.outputs]) {
-      if (tensor.sameAs !== undefined) continue;
-      places[tensor.name] = end;
-      end += up(count(tensor.shape(sizes)) * tensor.array.BYTES_PER_ELEMENT + 1);
+    try {
+      this.#write(sizes, {}, 0);
+      this.#bytes = Number(this.#exports[`${table.symbol}_workspace`](this.#start));
+      if (this.#bytes < 0) throw this.#error(this.#bytes);
+      for (const tensor of [...table.inputs, ...table.outputs]) {
+        if (tensor.sameAs !== undefined) continue;
+        places[tensor.name] = end;
+        end += up(count(tensor.shape(sizes)) * tensor.array.BYTES_PER_ELEMENT + 1);
+      }
+      this.#reserve(end + this.#bytes);
+    } catch (error) {
+      this.sizes = null; // the fields are those of other sizes
+      throw error;
     }
-    this.#reserve(end + workspace, 2 * this.#capacity);
     this.#workspace = this.#start + end;
     this.#places = {};
     for (const name in places) this.#places[name] = this.#start + places[name];
     this.sizes = Object.fromEntries(table.sizes.map((name) => [name, sizes[name]]));
-    this.#write(this.sizes, this.#places, workspace);
+    this.#write(this.sizes, this.#places, this.#bytes);
     this.#views = null;
   }
 
@@ -182,15 +187,23 @@ class Compiled {
     if (status !== 0) throw this.#error(status, outputs);
   }
 
-  #reserve(size, least) {
-    if (size <= this.#capacity) return;
-    this.#capacity = Math.max(size, least);
-    this.#start = this.#memory.take(this.#capacity);
-    this.#views = null;
+  /** Have so many bytes; they stay where they are if nothing follows them. */
+  #reserve(size) {
+    const present = this.#end - this.#start;
+    if (size <= present) return;
+    const { end } = this.#memory;
+    if (present > 0 && this.#end === end) this.#memory.end = this.#start;
+    try {
+      this.#start = this.#memory.take(size, Math.max(size, 2 * present));
+    } catch (error) {
+      this.#memory.end = end;
+      throw error;
+    }
+    this.#end = this.#memory.end;
   }
 
   /** Store the fields of both structs. */
-  #write(sizes, places, workspace = 0) {
+  #write(sizes, places, workspace) {
     const view = new DataView(this.#memory.buffer);
     const table = this.#table;
     for (const name in table.inputFields) {
