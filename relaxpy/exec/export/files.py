@@ -46,8 +46,7 @@ def export(
 ) -> tuple[Path, ...]:
     """Write a program as a library: what `Executable.export` does. Errors: as for that."""
     out = Path(as_path(path))
-    finish = _FINISHERS.get(out.suffix.lower())
-    if finish is None:
+    if out.suffix.lower() not in _FINISHERS:
         raise MisuseError(
             f"the suffix {out.suffix!r} is not that of a library; known are {', '.join(_FINISHERS)}",
             about=path,
@@ -70,7 +69,7 @@ def export(
             f"the weights have {program.weights_bytes} bytes, and a library at most {MOST_INSIDE}",
             hint="write them to a file beside it: weights=path",
         )
-    files = {out: finish(program, out)}
+    files = {out: finished(program, out)}
     if weights is not None:
         files[Path(as_path(weights))] = bytes(program.weights())
     files[out.with_name(f"{prefix}.h")] = header_of(program).encode()
@@ -79,6 +78,11 @@ def export(
     for file, content in files.items():
         _write(file, content)
     return tuple(files)
+
+
+def finished(program: ExportedProgram, out: Path) -> bytes:
+    """The content of the file `out`, whose suffix says what it is."""
+    return _FINISHERS[out.suffix.lower()](program, out)
 
 
 def _write(file: Path, content: bytes) -> None:
