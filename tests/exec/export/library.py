@@ -121,7 +121,8 @@ class Function:
         assert status == 0, self.library.text(status)
         for name, array in results.items():
             if hasattr(wanted, f"{name}_shape"):
-                assert tuple(getattr(wanted, f"{name}_shape"))[: array.ndim] == array.shape
+                shape = np.atleast_1d(getattr(wanted, f"{name}_shape"))
+                assert tuple(shape[: array.ndim]) == array.shape
             results[name] = guarded(array, at_end=at_end) if guards else array
             setattr(wanted, name, results[name].ctypes.data)
         self.status = self.run(ctypes.byref(given), ctypes.byref(wanted), ctypes.c_void_p(start))
