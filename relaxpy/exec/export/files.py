@@ -45,10 +45,11 @@ def export(
 ) -> tuple[Path, ...]:
     """Write a program as a library: what `Executable.export` does. Errors: as for that."""
     out = Path(as_path(path))
-    finish, is_web = _FINISHERS.get(out.suffix.lower()), out.suffix.lower() == WEB_SUFFIX
-    if finish is None and not is_web:
+    suffix = out.suffix.lower()
+    if suffix not in (*_FINISHERS, WEB_SUFFIX):
+        known = ", ".join((*_FINISHERS, WEB_SUFFIX))
         raise MisuseError(
-            f"the suffix {out.suffix!r} is not that of a library; known are {', '.join((*_FINISHERS, WEB_SUFFIX))}",
+            f"the suffix {out.suffix!r} is not that of a library; known are {known}",
             about=path,
         )
     native = Native.of_text(target) if isinstance(target, str) else target
@@ -62,7 +63,7 @@ def export(
     if name is not None and prefix != name:
         raise MisuseError(f"the name is an identifier of C, found {name!r:.60}", about=name)
     module, beside = executable.program.module, None if weights is None else Path(as_path(weights))
-    if finish is None:
+    if suffix == WEB_SUFFIX:
         files = web_files(module, out, machine, prefix, beside, pool=pool)
         for file, content in files.items():
             _write(file, content)
@@ -76,7 +77,7 @@ def export(
             f"the weights have {program.weights_bytes} bytes, and a library at most {MOST_INSIDE}",
             hint="write them to a file beside it: weights=path",
         )
-    files = {out: finish(program, out)}
+    files = {out: finished(program, out)}
     if beside is not None:
         files[beside] = bytes(program.weights())
     files[out.with_name(f"{prefix}.h")] = header_of(program).encode()
@@ -85,6 +86,11 @@ def export(
     for file, content in files.items():
         _write(file, content)
     return tuple(files)
+
+
+def finished(program: ExportedProgram, out: Path) -> bytes:
+    """The content of the file `out`, whose suffix says what it is."""
+    return _FINISHERS[out.suffix.lower()](program, out)
 
 
 def _write(file: Path, content: bytes) -> None:

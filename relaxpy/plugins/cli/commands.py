@@ -171,6 +171,22 @@ def compile_(options: Namespace) -> int:
     return 0
 
 
+def export(options: Namespace) -> int:
+    """Write the library of a program, and its header."""
+    executable = _executable(options)
+    with writing(options.output):
+        files = executable.export(
+            options.output,
+            target=options.system,
+            name=options.name,
+            weights=options.weights,
+            pool=options.pool,
+        )
+    for file in files:
+        print(f"{file}: {file.stat().st_size} bytes")
+    return 0
+
+
 def warm(options: Namespace) -> int:
     """Compile programs, and print what the disk cache then has of each.
 

@@ -170,16 +170,33 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         help="save machine code for another system, such as linux-aarch64:neoverse-n1, or for"
         " `native`, this one; several are possible",
     )
-    command.add_argument(
-        "--dim",
-        dest="sizes",
-        action="append",
-        metavar="NAME=SIZE",
-        help="fix a dimension, such as the batch; several are possible",
-    )
+    _add_sizes(command)
     command.add_argument(
         "-o", "--output", required=True, metavar="OUT", help="the file of the executable"
     )
+
+    command = add(
+        "export",
+        commands.export,
+        "write a program as a library for C, without Python, with its header",
+        "OUT decides what: .o, .a, or .so, .dylib and .dll, which a C compiler links.",
+    )
+    _add_compiled(command)
+    command.add_argument(
+        "--for",
+        dest="system",
+        metavar="SYSTEM[:CPU]",
+        help="for another system, such as linux-aarch64:generic (default: this kind of CPU)",
+    )
+    _add_sizes(command)
+    command.add_argument("--name", metavar="NAME", help="the prefix of symbols (default: OUT)")
+    command.add_argument(
+        "--weights", metavar="FILE", help="write the constants to a file beside the library"
+    )
+    command.add_argument(
+        "--pool", action="store_true", help="write a header with a pool of threads, too"
+    )
+    command.add_argument("-o", "--output", required=True, metavar="OUT", help="the library")
 
     command = add(
         "warm",
@@ -301,6 +318,16 @@ def _add_compiled(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--pipeline", metavar="NAME", help="the passes before compilation (default: default)"
+    )
+
+
+def _add_sizes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--dim",
+        dest="sizes",
+        action="append",
+        metavar="NAME=SIZE",
+        help="fix a dimension, such as the batch; several are possible",
     )
 
 

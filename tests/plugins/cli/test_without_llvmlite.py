@@ -57,6 +57,7 @@ COMMANDS = {
     "opt": "opt model.py --pipeline default --explain",
     "compile": "compile model.py -o compiled",
     "warm": "warm model.py",
+    "export": "export --help",
     "cache": "cache",
     "run": "run model.py --random 0 --dim n=3",
     "profile": "profile model.py --random 0 --dim n=3 --repeat 1",

@@ -1,0 +1,324 @@
+"""Exported programs from C and C++: the header, statuses, threads, and the linker."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.exec.export.library import Library, StatusError
+from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, pytestmark
+from tests.exec.native import same_bits
+
+import relaxpy
+from relaxpy import relax
+from relaxpy.errors import CompileError, MisuseError
+from relaxpy.script import from_source
+
+__all__ = ["pytestmark"]
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
+NETWORK = """
+@I.ir_module
+class Program:
+    @R.function
+    def main(x: R.Tensor(("n", 96), "float32"), w1: R.Tensor((96, 160), "float32"),
+             w2: R.Tensor((160, 64), "float32")):
+        with R.dataflow():
+            y = R.matmul(R.nn.gelu(R.matmul(x, w1)), w2)
+            R.output(y)
+        return y
+"""
+DRIVER = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "net.h"
+#include "net_pool.h"
+
+static float *numbers(size_t count) {
+    float *memory = (float *)malloc(count * sizeof(float));
+    for (size_t i = 0; i < count; i++) memory[i] = (float)(i % 97) / 97 - 0.5f;
+    return memory;
+}
+
+int main(int argc, char **argv) {
+    net_pool pool;
+    net_threads threads;
+    net_main_inputs inputs;
+    net_main_outputs outputs;
+    float *x, *y;
+    char *workspace;
+    int64_t bytes;
+    int32_t status;
+    memset(&inputs, 0, sizeof inputs);
+    memset(&outputs, 0, sizeof outputs);
+    if (argc != 3 || net_pool_start(&pool, atoi(argv[2]), &threads)) return 2;
+    inputs.n = atoi(argv[1]);
+    inputs.x = x = numbers((size_t)inputs.n * 96);
+    inputs.threads = &threads;
+    bytes = net_main_workspace(&inputs);
+    if (bytes < 0 || net_main_result_sizes(&inputs, &outputs)) return 3;
+    outputs.result = y = numbers((size_t)(outputs.result_shape[0] * outputs.result_shape[1]));
+    workspace = (char *)malloc((size_t)bytes);
+    inputs.workspace_bytes = bytes;
+    for (int i = 0; i < 20; i++) {
+        status = net_main(&inputs, &outputs, workspace);
+        if (status) {
+            fprintf(stderr, "%s\\n", net_error(status));
+            return 1;
+        }
+    }
+    fwrite(y, 4, (size_t)(inputs.n * 64), stdout);
+    net_pool_stop(&pool);
+    free(x);
+    free(y);
+    free(workspace);
+    return net_cpu();
+}
+"""
+
+
+def network() -> relaxpy.Executable:
+    mod = from_source(HEAD + NETWORK)
+    weights = {"w1": same_bits.numbers(96, 160), "w2": same_bits.numbers(160, 64, seed=3)}
+    return relaxpy.compile(relax.transform.BindParams("main", weights)(mod), "native")
+
+
+def run(*command: str | Path, folder: Path | None = None) -> bytes:
+    done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "compiler", [["cc", "-std=c11"], ["g++", "-std=c++17"]], ids=["C", "C++"]
+)
+@pytest.mark.parametrize("suffix", [".o", ".a", ".so"])
+def test_a_program_in_c_computes_the_same_bits(
+    compiler: list[str], suffix: str, tmp_path: Path
+) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"there is no {compiler[0]}")
+    executable = network()
+    written = executable.export(tmp_path / f"net{suffix}", pool=True)
+    assert [file.name for file in written] == [f"net{suffix}", "net.h", "net_pool.h"]
+    source = tmp_path / ("main.c" if "c11" in compiler[1] else "main.cc")
+    source.write_text(DRIVER)
+    library = ["-L.", "-lnet", "-Wl,-rpath,."] if suffix == ".so" else [written[0].name]
+    if suffix == ".so":
+        written[0].rename(tmp_path / "libnet.so")
+        (tmp_path / "net.so").symlink_to("libnet.so")
+    options = [*compiler, *WARNINGS, *SANITIZERS]
+    run(*options, source.name, *library, "-pthread", "-o", "main", folder=tmp_path)
+    for rows, threads in ((1, 1), (7, 1), (300, 1), (300, 4), (301, 3)):
+        x = (np.arange(rows * 96) % 97).astype("float32") / np.float32(97) - np.float32(0.5)
+        expected = executable["main"](x.reshape(rows, 96))
+        found = run(tmp_path / "main", str(rows), str(threads), folder=tmp_path)
+        assert_same(np.frombuffer(found, "float32").reshape(rows, 64), expected)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_header_is_valid_c_and_c_plus_plus(name: str, tmp_path: Path) -> None:
+    header = relaxpy.compile(program(name), "native").export(tmp_path / "model.o", pool=True)[2]
+    text = f'#include "{header.name}"\nint main(void) {{ return model_cpu(); }}\n'
+    for compiler, suffix in ((["cc", "-std=c11"], ".c"), (["g++", "-std=c++17"], ".cc")):
+        (tmp_path / f"main{suffix}").write_text(text)
+        options = [*compiler, *WARNINGS, "-fsyntax-only", f"main{suffix}"]
+        if shutil.which(compiler[0]):
+            run(*options, folder=tmp_path)
+
+
+def test_two_programs_are_in_one_process(tmp_path: Path) -> None:
+    """All names of an archive but those of its header are its own."""
+    executable = network()
+    for name in ("first", "second"):
+        executable.export(tmp_path / f"{name}.a")
+    (tmp_path / "main.c").write_text(
+        '#include "first.h"\n#include "second.h"\n'
+        "int main(void) {\n"
+        "    first_main_inputs a = {0};\n    second_main_inputs b = {0};\n"
+        "    a.n = b.n = 3;\n"
+        "    return first_main_workspace(&a) != second_main_workspace(&b) || a.n != 3;\n}\n"
+    )
+    run("cc", "main.c", "first.a", "second.a", "-o", "main", folder=tmp_path)
+    run(tmp_path / "main")
+
+
+def test_wrong_arguments_have_statuses_and_nothing_is_written(tmp_path: Path) -> None:
+    import ctypes
+
+    for inside in (True, False):
+        name = f"net{int(inside)}"
+        library = Library(network(), tmp_path, name=name, weights_inside=inside)
+        call = library["main"]
+        x = same_bits.numbers(5, 96)
+        out = np.full((5, 64), 7, "float32")
+        memory = np.zeros(1 << 16, np.uint8)
+
+        def status(
+            workspace: int | None = None, result: int | None = None, **changes: int
+        ) -> int:
+            given, _ = call.prepared([x])
+            for field, value in changes.items():
+                setattr(given, field, value)
+            outputs = call.outputs()
+            outputs.result = out.ctypes.data if result is None else result
+            at = memory.ctypes.data if workspace is None else workspace
+            found: int = call.run(
+                ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(at)
+            )
+            return found
+
+        given, _ = call.prepared([x])
+        needed = call.workspace(ctypes.byref(given))
+        for size in (-1, -(1 << 62), 1 << 40, 1 << 62):
+            assert status(n=size) == -2
+            given.n = size
+            assert call.workspace(ctypes.byref(given)) == -2
+        assert status(workspace_bytes=needed - 1) == -3
+        assert status(workspace_bytes=-5) == -3
+        assert status(workspace=0) == -3
+        assert status(x=x.ctypes.data + 1) == -4
+        assert status(x=0) == -4
+        assert status(result=out.ctypes.data + 2) == -4
+        assert status(result=0) == -4
+        if not inside:
+            other = library.weights.copy()
+            other[20] ^= 1
+            assert status(weights=0) == -5
+            assert status(weights=library.weights.ctypes.data + 8) == -5
+            assert status(weights=other.ctypes.data) == -5
+        assert (out == 7).all()
+        assert status(workspace_bytes=needed) == 0
+        assert status(n=0, x=0, result=0, workspace_bytes=needed) == 0
+        texts = {library.text(-n) for n in range(1, 6)}
+        assert len(texts) == 5
+        assert library.text(0) == "success"
+        assert library.text(12345) == library.text(-12345) == "an unknown status"
+
+
+ERRORS = """
+@I.ir_module
+class Program:
+    @R.function
+    def rows(x: R.Tensor(("n", 5), "float32"), i: R.Tensor(("k",), "int64")):
+        return R.exp(R.take(x, i, axis=0))
+    @R.function(pure=False)
+    def asserted(x: R.Tensor(("n",), "float32")):
+        _ = R.assert_op(R.less(R.max(x), R.const(3.0, "float32")), format="too large")
+        return R.negative(x)
+    @R.function
+    def equal(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")):
+        n = T.int64()
+        z = R.match_cast(y, R.Tensor((n,), "float32"))
+        return R.add(x, z)
+    @R.function
+    def divided(x: R.Tensor(("n",), "int64"), y: R.Tensor(("n",), "int64")):
+        return R.floor_divide(x, y)
+"""
+
+
+def test_errors_of_programs_have_numbers_and_texts(tmp_path: Path) -> None:
+    executable = relaxpy.compile(from_source(HEAD + ERRORS), "native")
+    library = Library(executable, tmp_path)
+    x = same_bits.numbers(7, 5)
+    for index in (-1, 7, 1 << 40):
+        indices = np.array([0, 6, index, 3])
+        with pytest.raises(StatusError, match="outside dimension 0 of buffer x") as error:
+            library["rows"](x, indices)
+        assert error.value.args[0] > 0
+        call = library["rows"]
+        with pytest.raises(StatusError):
+            call(x, indices)
+        assert call.failed == (index, 7)
+    with pytest.raises(StatusError, match="assertion failed: too large"):
+        library["asserted"](np.full(3, 4, "float32"))
+    call = library["equal"]
+    with pytest.raises(StatusError, match="expected to be n"):
+        call(np.zeros(3, "float32"), np.zeros(4, "float32"))
+    assert call.failed == (4, 3)
+    with pytest.raises(StatusError, match="division by zero"):
+        library["divided"](np.arange(3), np.array([1, 0, 2]))
+    assert_same(library["divided"](np.arange(3), np.array([1, 4, 2])), np.array([0, 0, 1]))
+
+
+REFUSED = """
+@I.ir_module
+class Program:
+    @R.function(pure=False)
+    def first(x: R.Tensor((4,), "float32")):
+        y = R.call_packed("test.export.one", x, sinfo_args=R.Tensor((4,), "float32"))
+        z = R.call_packed("test.export.two", y, sinfo_args=R.Tensor((4,), "float32"))
+        return z
+    @R.function
+    def second(x: R.Tensor(ndim=2, dtype="float32")):
+        return R.add(x, x)
+    @R.function(pure=False)
+    def third(x: R.Tensor((4,), "float32")):
+        _ = R.print(x)
+        return x
+    @R.function
+    def fine(x: R.Tensor((4,), "float32")):
+        return R.add(x, x)
+"""
+
+
+def test_all_that_needs_python_is_refused_at_once(tmp_path: Path) -> None:
+    executable = relaxpy.compile(from_source(HEAD + REFUSED))
+    with pytest.raises(CompileError) as error:
+        executable.export(tmp_path / "model.so")
+    text = str(error.value)
+    for expected in (
+        "first: it calls the packed function test.export.one",
+        "first: it calls the packed function test.export.two",
+        "second: ",
+        "third: it calls relax.print",
+    ):
+        assert expected in text
+    assert "fine" not in text
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_misuse_of_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = network()
+    for path, options, message in (
+        ("model.xyz", {}, "suffix"),
+        ("model.dll", {}, "ends in .so"),
+        ("model.o", {"target": "linux-m68k"}, "no system"),
+        ("model.o", {"name": "a-b"}, "identifier"),
+        ("model.o", {"target": 3}, "Native"),
+    ):
+        with pytest.raises(MisuseError, match=message):
+            executable.export(tmp_path / path, **options)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr("relaxpy.exec.export.files.find_spec", lambda name: None)
+    with pytest.raises(CompileError, match="ziglang"):
+        executable.export(tmp_path / "model.so")
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("suffix", [".o", ".a"])
+@pytest.mark.parametrize(
+    ("target", "magic"),
+    [
+        ("linux-x86_64:x86-64-v3", b"\x7fELF\x02\x01\x01"),
+        ("linux-aarch64:neoverse-n1", b"\x7fELF\x02\x01\x01"),
+        ("macos-x86_64", b"\xcf\xfa\xed\xfe\x07"),
+        ("macos-aarch64", b"\xcf\xfa\xed\xfe\x0c"),
+        ("windows-x86_64", b"\x64\x86"),
+        ("windows-aarch64", b"\x64\xaa"),
+    ],
+)
+def test_objects_have_the_format_of_their_system(
+    target: str, magic: bytes, suffix: str, tmp_path: Path
+) -> None:
+    file = network().export(tmp_path / f"net{suffix}", target=target)[0]
+    content = file.read_bytes()
+    assert content.startswith(magic if suffix == ".o" else b"!<arch>\n")
+    assert magic in content
+    weights = same_bits.numbers(96, 160)
+    assert weights[:1, :4].tobytes() in content  # the weights are inside
+    assert b"net_main_workspace" in content
+    assert sys.byteorder == "little"

@@ -1,0 +1,193 @@
+"""Exported programs compute the bits of native code, within the memory that callers give them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.exec.export.library import Library, StatusError, serial_threads
+from tests.exec.native import same_bits
+from tests.exec.program import test_loops as loops
+from tests.ir.relax.texts import module as module_of
+from tests.rows import sections
+
+import relaxpy
+from relaxpy import relax
+from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError
+from relaxpy.exec.runtime.values import Value
+from relaxpy.script import from_source
+
+COMPILER = shutil.which("cc")
+pytestmark = pytest.mark.skipif(
+    COMPILER is None or sys.platform != "linux", reason="there is no C compiler, or no guard pages"
+)
+Array = np.ndarray[Any, Any]
+HEAD = same_bits.HEAD
+
+
+def flat(value: Any) -> list[Array]:
+    """The arrays of a value of any nesting."""
+    if isinstance(value, tuple):
+        return [array for field in value for array in flat(field)]
+    return [np.asarray(value)] if isinstance(value, np.ndarray | np.generic) else []
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    found, expected = flat(found), flat(expected)
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert a.tobytes() == b.tobytes()
+
+
+def library(executable: relaxpy.Executable, folder: Path, **options: Any) -> Library:
+    return Library(executable, folder, **options)
+
+
+#: Functions of `Program`, whose `main` is called with arrays that `arguments` draws.
+PROGRAMS = sections("""
+--- elementwise of all sizes
+def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("m",), "float32")):
+    return R.add(R.exp(R.sin(x)), R.log(R.abs(y)))
+--- a tuple in and out
+def main(x: R.Tuple(R.Tensor(("n",), "float32"), R.Tensor((3, 4), "float64"))):
+    a = R.tanh(x[0])
+    b = R.sqrt(R.abs(x[1]))
+    return (b, (a, b, x[0]))
+--- sizes that are computed
+def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor(("m", 3), "float32")):
+    return R.strided_slice(R.concat([x, y, x]), axes=[0], begin=[1], end=[100000], strides=[2])
+--- a shape as a tensor
+def main(x: R.Tensor(("n", "m"), "int8")):
+    return R.shape_to_tensor(R.shape_of(x))
+--- a shape as a parameter
+def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k", "n"])):
+    n = T.int64()
+    k = T.int64()
+    return R.add(x, R.full(R.shape([k, n]), R.const(2.5, "float32"), "float32"))
+--- bfloat16
+def main(x: R.Tensor(("n", 40), "bfloat16"), w: R.Tensor((40, 24), "bfloat16")):
+    return R.nn.gelu(R.matmul(x, w))
+--- float16
+def main(x: R.Tensor(("n", 40), "float16"), w: R.Tensor((40, 24), "float16")):
+    return R.nn.softmax(R.matmul(x, w))
+--- int8
+def main(x: R.Tensor(("n", 40), "int8"), w: R.Tensor((40, 33), "int8")):
+    return R.matmul(x, w, out_dtype="int32")
+--- integers and bools
+def main(x: R.Tensor(("n",), "int32"), y: R.Tensor(("n",), "uint8")):
+    return (R.greater(x, R.astype(y, "int32")), R.right_shift(x, R.const(2, "int32")), R.cumsum(x))
+--- a batch of products
+def main(x: R.Tensor(("n", 96), "float32"), w: R.Tensor((96, 160), "float32")):
+    return R.nn.relu(R.matmul(x, w))
+--- a normalization
+def main(x: R.Tensor(("n", 517), "float32"), g: R.Tensor((517,), "float32")):
+    return R.nn.layer_norm(x, g, g, axes=[-1])
+--- a branch
+def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        y = R.exp(x)
+    else:
+        y = R.multiply(x, x)
+    return R.add(y, x)
+--- a call of another function
+def main(x: R.Tensor(("n",), "float32")):
+    y = Program.twice(x)
+    return R.add(y, Program.twice(y))
+@R.function(private=True)
+def twice(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+    return R.add(x, x)
+--- gathered rows
+def main(x: R.Tensor(("n", 5), "float32"), i: R.Tensor(("k",), "int64")):
+    return R.take(x, i, axis=0)
+--- sorted rows
+def main(x: R.Tensor(("n", 7), "float32")):
+    return R.sort(x, axis=1)
+--- powers
+def main(x: R.Tensor(("n", 7), "float32")):
+    return R.power(R.abs(x), R.const(1.7, "float32"))
+--- an asserted condition
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")):
+    ok = R.less(R.min(x), R.const(100.0, "float32"))
+    _ = R.assert_op(ok, format="too large")
+    return R.negative(x)
+""")
+INTEGERS = {"i": 1}
+SIZES = {"n": 5, "m": 9, "k": 4}
+
+
+def program(name: str) -> relaxpy.IRModule:
+    body = "".join(f"    {line}\n" for line in PROGRAMS[name].strip().splitlines())
+    first = "" if body.lstrip().startswith("@") else "    @R.function\n"
+    return from_source(f"{HEAD}@I.ir_module\nclass Program:\n{first}{body}")
+
+
+def drawn(sinfo: relax.StructInfo, name: str, sizes: dict[str, int]) -> Value:
+    """A random value; shapes are of the named sizes."""
+    if isinstance(sinfo, relax.TupleStructInfo):
+        return tuple(drawn(field, f"{name}{n}", sizes) for n, field in enumerate(sinfo.fields))
+    size = lambda s: sizes[str(s)] if isinstance(s, relaxpy.tir.Var) else int(s)  # noqa: E731
+    if isinstance(sinfo, relax.ShapeStructInfo):
+        return relaxpy.runtime.ShapeTuple(list(map(size, sinfo.values)))
+    shape = tuple(map(size, sinfo.shape.values))
+    draw = np.random.default_rng(len(name) + sum(shape))
+    if name in INTEGERS:
+        return draw.integers(0, INTEGERS[name], shape)
+    dtype = relaxpy.ir.DataType(sinfo.dtype).numpy() if hasattr(relaxpy, "ir") else sinfo.dtype
+    if np.dtype(dtype).kind in "iub":
+        return draw.integers(0, 2 if sinfo.dtype == "bool" else 100, shape).astype(dtype)
+    return np.asarray(draw.standard_normal(shape)).astype(dtype)
+
+
+def arguments(mod: relaxpy.IRModule, sizes: dict[str, int] = SIZES) -> list[Value]:
+    return [drawn(p.struct_info, p.name_hint, sizes) for p in mod["main"].params]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_have_the_bits_of_native_code(name: str, tmp_path: Path) -> None:
+    mod = program(name)
+    executable = relaxpy.compile(mod, "native")
+    call = library(executable, tmp_path)["main"]
+    for sizes in (SIZES, {"n": 1, "m": 1, "k": 1}, {"n": 67, "m": 131, "k": 19}):
+        values = arguments(mod, sizes)
+        known = {n: sizes[n] for n in call.function.sizes}
+        expected = executable["main"](*values)
+        for at_end in (True, False):
+            assert_same(call(*flat(tuple(values)), at_end=at_end, **known), expected)
+        for offset in (1, 8, 63):
+            found = call(*flat(tuple(values)), offset=offset, threads=serial_threads(3), **known)
+            assert_same(found, expected)
+
+
+def called(call: Any) -> Any:
+    """A function of a library with the signature of that of an executable."""
+
+    def main(*arrays: Array) -> Any:
+        found = call(*map(np.ascontiguousarray, arrays))
+        return found[0] if len(found) == 1 else found
+
+    return main
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["weights inside", "weights of the caller"])
+@pytest.mark.parametrize("name", same_bits.texts())
+def test_operators_and_networks(name: str, inside: bool, tmp_path: Path) -> None:
+    executable = relaxpy.compile(same_bits.module_of(name), "native")
+    exported = library(executable, tmp_path, weights_inside=inside)
+    found = same_bits.results(name, called(exported["main"]))
+    assert_same(tuple(found), tuple(same_bits.results(name, executable["main"])))
+
+
+@pytest.mark.parametrize("name", loops.LOOPS)
+def test_loops(name: str, tmp_path: Path) -> None:
+    executable = relaxpy.compile(module_of(loops.LOOPS[name] + loops.KERNELS), "native")
+    call = library(executable, tmp_path)["main"]
+    usual = [(n, loops.VALUES) for n in loops.COUNTS]
+    for values in loops.ARGUMENTS.get(name, usual):
+        expected = executable["main"](*map(np.array, values))
+        assert_same(call(*map(np.array, values)), expected)
