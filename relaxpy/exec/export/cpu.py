@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from relaxpy.exec.machine.platforms import MACOS, WINDOWS, X86_64
+from relaxpy.exec.machine.platforms import MACOS, WASM32, WINDOWS, X86_64
 from relaxpy.exec.machine.process import CAPABILITIES, OF_APPLE, OF_WINDOWS
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function, Value
@@ -150,7 +150,12 @@ def _apple(f: Function, name: str) -> Value:
 
 
 def public_attributes(machine: Machine) -> str:
-    """The attributes of functions that any CPU of the kind of `machine` can run."""
+    """The attributes of functions that any CPU of the kind of `machine` can run.
+
+    Engines read a module of WebAssembly as a whole, and LLVM has one set of features for it.
+    """
+    if machine.platform.architecture is WASM32:
+        return "attributes #1 = { nounwind noinline optnone }\n"
     cpu = "x86-64" if machine.platform.architecture is X86_64 else "generic"
     return (
         "attributes #1 = { nounwind noinline optnone"

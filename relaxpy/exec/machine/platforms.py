@@ -30,6 +30,7 @@ class Architecture:
         vector_bits: the width of a vector register in bits.
         vector_registers: the number of vector registers.
         vector_operand: the letter of a vector register for LLVM's inline assembly.
+        fills_vectors: whether there are no shorter vectors in such registers.
         wide: the features with which there are 32 registers of 512 bits; none if it has no such.
         masked: the bits of elements that instructions load and store in the lanes of a mask.
         has_extremes: whether an instruction has the maximum of floats, and a NaN if one of them is.
@@ -55,6 +56,7 @@ class Architecture:
     vector_bits: int
     vector_registers: int
     vector_operand: str
+    fills_vectors: bool
     wide: frozenset[str]
     masked: frozenset[int]
     has_extremes: bool
@@ -89,6 +91,7 @@ X86_64: Final = Architecture(
     vector_bits=256,
     vector_registers=16,
     vector_operand="x",
+    fills_vectors=False,
     wide=frozenset(_AVX512),
     masked=frozenset((32, 64)),
     has_extremes=False,
@@ -119,6 +122,7 @@ AARCH64: Final = Architecture(
     vector_bits=128,
     vector_registers=32,
     vector_operand="w",
+    fills_vectors=False,
     wide=frozenset(),
     masked=frozenset(),
     has_extremes=True,
@@ -153,6 +157,7 @@ WASM32: Final = Architecture(
     # Engines for x86-64 keep one of its 16 registers for themselves.
     vector_registers=15,
     vector_operand="r",
+    fills_vectors=True,
     wide=frozenset(),
     masked=frozenset(),
     has_extremes=True,

@@ -6,8 +6,12 @@ with strict native code.
 
 from __future__ import annotations
 
+import platform
+import re
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,23 +19,35 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import relaxpy
+from relaxpy.errors import CompileError, MisuseError
+from relaxpy.exec.export import web
 from relaxpy.exec.native.machine_code.machine import Machine, host
 from relaxpy.script import from_source
+from tests.exec.export import test_export
 from tests.exec.export.in_node import (
     CPUS,
     Case,
     check_same,
     needs_linker,
     needs_node,
+    node,
     run_in_node,
     run_natively,
     typed,
 )
+from tests.exec.export.test_c import ERRORS
 from tests.exec.native import same_bits
 from tests.exec.native.forms import DTYPES, KINDS, PRODUCTS, Form, drawn_product, generator
+from tests.exec.native.test_contract import numbers
+from tests.exec.native.test_packing import TWO_PRODUCTS
+from tests.exec.program import test_loops as loops
+from tests.ir.relax.texts import module as module_of
 from tests.rows import whole_tables
 
 pytestmark = [needs_node, needs_linker]
+SCRIPT = Path(__file__).with_name("module_test.mjs")
+Array = np.ndarray[Any, Any]
+ALL_SIZES = [{"n": 5, "m": 9, "k": 4}, {"n": 1, "m": 1, "k": 1}, {"n": 67, "m": 131, "k": 19}]
 NATIVE: Mapping[str, Callable[[], Machine]] = {
     "relaxed-simd": host,
     "simd128": lambda: host().strict(),
@@ -57,6 +73,136 @@ def test_programs_have_the_bits_of_native_code(cpu: str, tmp_path: Path) -> None
         given = [same_bits.numbers(rows, 96)]
         cases[f"packed weights, {rows}"] = Case(same_bits.module_of("packed weights"), given)
     check(cases, cpu, tmp_path)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("sizes", ALL_SIZES, ids=lambda sizes: f"n={sizes['n']}")
+def test_programs_of_all_kinds(sizes: dict[str, int], cpu: str, tmp_path: Path) -> None:
+    """Branches, tuples, symbolic and computed sizes, all datatypes, calls, assertions."""
+    cases = {}
+    for name in test_export.PROGRAMS:
+        module = test_export.program(name)
+        given = test_export.flat(tuple(test_export.arguments(module, sizes)))
+        cases[name] = Case(module, given, sizes=sizes)
+    check(cases, cpu, tmp_path)
+
+
+def test_loops(tmp_path: Path) -> None:
+    cases = {}
+    for name, text in loops.LOOPS.items():
+        values = loops.ARGUMENTS.get(name, [(n, loops.VALUES) for n in loops.COUNTS])
+        for number, each in enumerate(values[:2]):
+            module = module_of(text + loops.KERNELS)
+            cases[f"{name} {number}"] = Case(module, [*map(np.array, each)])
+    check(cases, "simd128", tmp_path)
+
+
+def test_a_kernel_gets_packed_and_other_weights(tmp_path: Path) -> None:
+    """Addresses of 32 bits have no room to say which."""
+    x, w, p = numbers((64, 256)), numbers((256, 256), seed=1), numbers((256, 256), seed=2)
+    module = relaxpy.IRModule({"main": from_source(TWO_PRODUCTS)})
+    module["main"] = module["main"].bind_params({"w": w})
+    for cpu in CPUS:
+        check({"two products": Case(module, [x, p])}, cpu, tmp_path / cpu)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs always fuse them")
+def test_an_engine_may_not_fuse_products_and_sums(tmp_path: Path) -> None:
+    """Its results are those of strict code, and the module says so."""
+    module = relaxpy.IRModule({"main": from_source(TWO_PRODUCTS)})
+    case = Case(module, [numbers((64, 256)), numbers((256, 256)), numbers((256, 256), seed=2)])
+    options = ["--no-enable-fma3"]
+    [found] = run_in_node([case], "relaxed-simd", tmp_path, *options)
+    assert not found.fuses
+    check_same(found, run_natively(case, host().strict()), "not fused")
+
+
+def test_errors_have_numbers_and_texts(tmp_path: Path) -> None:
+    module = from_source(same_bits.HEAD + ERRORS)
+    x, n = same_bits.numbers(7, 5), np.arange(3)
+    calls: list[tuple[str, list[Array], str]] = [
+        ("rows", [x, np.array([0, 6, 7])], "outside dimension 0 of buffer x.*index 7, size 7"),
+        ("rows", [x, np.array([0, 1 << 40])], "outside dimension 0 of buffer x"),
+        ("asserted", [np.full(3, 4, "float32")], "assertion failed: too large"),
+        ("equal", [x[0], x[:, 0].copy()], "expected to be n, and is not .index 7, size 5"),
+        ("divided", [n, np.array([1, 0, 2])], "division by zero"),
+    ]
+    cases = [Case(module, given, name) for name, given, _ in calls]
+    cases.append(Case(module, [n, n + 1], "divided"))
+    *wrong, right = run_in_node(cases, "simd128", tmp_path)
+    for found, (name, _, text) in zip(wrong, calls, strict=True):
+        assert found.status > 0
+        assert re.match(f"{name}: .*{text}", found.message), found.message
+    assert right.outputs[0].tolist() == [0, 0, 0]
+
+
+MODEL = """
+@I.ir_module
+class Program:
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32"), w: R.Tensor((3, 2), "float32")):
+        return R.matmul(x, w)
+    @R.function
+    def fixed(x: R.Tensor((2,), "int8")):
+        return R.add(x, x)
+"""
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["weights inside", "weights beside"])
+def test_the_module_of_javascript(beside: bool, tmp_path: Path) -> None:
+    """Names, shapes, sizes, views and errors; the files are those of `Executable.export`."""
+    module = from_source(same_bits.HEAD + MODEL)
+    module["main"] = module["main"].bind_params({"w": np.ones((3, 2), "float32")})
+    executable = relaxpy.compile(module, target="native")
+    weights = tmp_path / "model.weights" if beside else None
+    files = executable.export(tmp_path / "model.wasm", weights=weights)
+    names = ["model.wasm", "model.simd128.wasm", "model.js", "model.d.ts"]
+    assert {file.name for file in files} == {*names, *(["model.weights"] if beside else [])}
+    (tmp_path / "model.js").rename(tmp_path / "model.mjs")  # for any version of node
+    command = [node() or "", str(SCRIPT), str(tmp_path), *([weights.name] if weights else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "passed\n"), done.stderr
+
+
+def test_modules_are_small(tmp_path: Path) -> None:
+    """That of 64 pixels to 10 digits has less than 25 kB with its weights."""
+    shapes = {"w": (64, 32), "b": (32,), "v": (32, 10), "c": (10,)}
+    module = relaxpy.IRModule({"main": from_source(DIGITS)})
+    weights = {name: np.ones(shape, "float32") for name, shape in shapes.items()}
+    module["main"] = module["main"].bind_params(weights)
+    executable = relaxpy.compile(module, target="native")
+    for file in executable.export(tmp_path / "digits.wasm"):
+        assert file.stat().st_size < 25000
+
+
+DIGITS = """
+@R.function
+def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 32), "float32"),
+         b: R.Tensor((32,), "float32"), v: R.Tensor((32, 10), "float32"),
+         c: R.Tensor((10,), "float32")):
+    h = R.nn.relu(R.add(R.matmul(x, w), b))
+    return R.nn.softmax(R.add(R.matmul(h, v), c))
+"""
+
+
+def test_misuse_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = relaxpy.compile(from_source(same_bits.HEAD + MODEL), target="native")
+    path = tmp_path / "model.wasm"
+    with pytest.raises(
+        MisuseError, match=r"a \.wasm is for wasm32, found the target linux-aarch64"
+    ):
+        executable.export(path, target="linux-aarch64")
+    with pytest.raises(MisuseError, match="programs for WebAssembly have no threads"):
+        executable.export(path, pool=True)
+    with pytest.raises(MisuseError, match=r"a program for wasm32 ends in \.wasm"):
+        executable.export(tmp_path / "model.so", target="wasm32")
+    monkeypatch.setattr(web, "find_spec", lambda name: None)
+    monkeypatch.setattr(web.shutil, "which", lambda name: None)
+    with pytest.raises(CompileError, match="no linker for WebAssembly") as caught:
+        executable.export(path)
+    assert "relaxpy[export]" in str(caught.value.diagnostic.hint)
+    assert not [*tmp_path.iterdir()]
 
 
 def _case(form: Form) -> Case:

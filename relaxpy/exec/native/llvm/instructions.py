@@ -229,7 +229,10 @@ class Instructions(ABC):
             sides = range(lanes // 2), range(lanes // 2, lanes)
             low, high = (self.ordered(self.shuffle(value, None, side)) for side in sides)
             return self.shuffle(low, high, range(lanes))
-        letter = self.module.platform.architecture.vector_operand
+        architecture = self.module.platform.architecture
+        if architecture.fills_vectors and lanes * value.type.bits < self.module.vector_bits:
+            return value
+        letter = architecture.vector_operand
         text = f'asm sideeffect "", "={letter},0,~{{memory}}"({value})'
         return self.new(value.type, f"call {value.type} {text}")
 
