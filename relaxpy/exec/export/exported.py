@@ -429,7 +429,9 @@ class _Exporter:
         backend, functions = self.backend, self.source.functions_by_name
         found = False
         public = {name for name, _ in public_signatures(self.source).values()}
-        dynamic = [(name, operator_name(call)) for name, call in dynamic_calls(self.lowered.program)]
+        dynamic = [
+            (name, operator_name(call)) for name, call in dynamic_calls(self.lowered.program)
+        ]
         for name, func in functions.items():
             if not isinstance(func, rx.Function) or name not in public:
                 continue
@@ -437,7 +439,9 @@ class _Exporter:
                 found = True
                 continue
             reasons = [f"it calls the packed function {n}" for n in _packed_functions(func)]
-            reasons += [f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name]
+            reasons += [
+                f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name
+            ]
             kernels = dict.fromkeys(_kernels_called(func, self.lowered.lowering))
             reasons += [
                 f"the kernel {kernel}: {backend.refusals[kernel]}"
