@@ -12,6 +12,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec.machine.fast_paths import (
     FAST_PATHS,
     KERNEL_CLASSES,
+    LENIENT_TESTS,
     ONLY_KERNEL,
     ONLY_PACKED,
     OUTLINING,
@@ -79,6 +80,22 @@ def wide(A: T.Buffer((4, 3), "float32"), B: T.Buffer((3, 4), "float32")):
             v, w = T.axis.remap("SS", [i, j])
             B[v, w] = A[(v * 4 + w) // 3, (v * 4 + w) % 3]
 """
+CHOSEN = """
+@T.prim_func(private=True)
+def chosen(A: T.Buffer((4, 3), "float32"), I: T.Buffer((4, 3), "float32"),
+           B: T.Buffer((4, 3), "float32")):
+    C = T.alloc_buffer((4, 3), "float32")
+    for i, j in T.grid(4, 3):
+        with T.block("signs"):
+            v, w = T.axis.remap("SS", [i, j])
+            C[v, w] = T.cos(I[v, w])
+    for i, j in T.grid(4, 3):
+        with T.block("chosen"):
+            v, w = T.axis.remap("SS", [i, j])
+            B[v, w] = T.if_then_else(
+                C[v, w] > T.float32(0.7), A[v, T.Cast("int64", I[v, w])], T.float32(0)
+            )
+"""
 WEIGHT = "R.cos(R.reshape(R.arange(0, 131072, 1, 'float32'), (64, 2048)))"
 PROGRAMS = {
     f"{calls} {scalar or 'no scalar'}, kernel {shape}, function {sizes}": kernel_program(
@@ -107,6 +124,7 @@ PROGRAMS = {
     "two sizes": main(
         "m = R.max(x)\n    return (R.full((20, 24), m, 'float32'), R.full((33, 40), m, 'float32'))"
     ),
+    "chosen": CHOSEN + main("return R.call_tir(chosen, (x, y), R.Tensor((4, 3), 'float32'))"),
     "chain": main(
         "\n    ".join(
             ["a = R.matmul(x, R.permute_dims(y))"]
@@ -165,6 +183,7 @@ REACHED = {
     VIEWS: "reshape",
     SHARED_MEMORY: "chain",
     KERNEL_CLASSES: "two sizes",
+    LENIENT_TESTS: "chosen",
 }
 assert {*REACHED, PACKED_CALLS} == {*FAST_PATHS}  # `test_cache_programs.py` has calls of caches
 

@@ -54,7 +54,6 @@ NAMES = {
     "native/values/expressions.py": "_WHOLE",
     "native/values/failures.py": "_NONE",
     "native/values/environment.py": "NOW",
-    "native/values/packing.py": "MARK",
     "inspect/profile.py": "MAX_EVENTS _EMPTY _NEAR",
     "runtime/checks.py": "_LONGEST _SHOWN_PARAMS",
     "runtime/scalar.py": "_LARGE",

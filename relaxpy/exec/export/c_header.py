@@ -6,12 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
-from relaxpy.exec.export.table import (
-    MISUSE,
-    ExportedFunction,
-    ExportedProgram,
-    ExportedTensor,
-)
+from relaxpy.exec.export.table import MISUSE, ExportedFunction, ExportedProgram, ExportedTensor
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -60,7 +55,7 @@ def header_of(program: ExportedProgram) -> str:
             [
                 "Threads that run tasks: parallel_for calls task(work, n, thread) once for each n"
                 " below tasks, and returns after all of them. The number of the thread is below"
-                " count, and differs between calls that run at the same time.",
+                " count, and differs between calls that run at the same time."
             ]
         ),
         f"typedef struct {name}_threads {{",
@@ -126,7 +121,7 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
     yield from _comment(
         [
             "The bytes of the workspace of a call, which depend on the sizes and the threads of the"
-            f" inputs alone: {written(function.workspace)}. A negative number is a status.",
+            f" inputs alone: {written(function.workspace)}. A negative number is a status."
         ]
     )
     if isinstance(function.workspace, IntImm):
@@ -157,7 +152,7 @@ def _about(tensor: ExportedTensor) -> str:
 
 def written(size: PrimExpr) -> str:
     """A size as the program writes it."""
-    return safe(str(size.value) if isinstance(size, IntImm) else ShortText().prim(size, INT64))
+    return safe(ShortText().prim(size, INT64).replace("T.max", "max").replace("T.min", "min"))
 
 
 def c_type(dtype: str) -> str:
@@ -170,8 +165,10 @@ def c_type(dtype: str) -> str:
 
 def safe(text: str) -> str:
     """Text of a program in a comment of C, which it does not end."""
-    return "".join(c if " " <= c <= "~" else "?" for c in text).replace("*/", "* /").replace(
-        "/*", "/ *"
+    return (
+        "".join(c if " " <= c <= "~" else "?" for c in text)
+        .replace("*/", "* /")
+        .replace("/*", "/ *")
     )
 
 

@@ -51,7 +51,9 @@ def exporting_machine() -> Machine:
     best = [name for name, needed in levels.items() if all(map(own.has, needed))]
     base = machine_of(own.platform, best[-1] if best else next(iter(levels)))
     present = {name[1:] for name in own.features.split(",") if name[:1] == "+"}
-    features = dict.fromkeys([*base.features.split(","), *(f"+{n}" for n in sorted(present & known))])
+    features = dict.fromkeys(
+        [*base.features.split(","), *(f"+{n}" for n in sorted(present & known))]
+    )
     return replace(base, features=",".join(features))
 
 

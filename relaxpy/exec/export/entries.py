@@ -264,7 +264,9 @@ def _count(tensor: ExportedTensor) -> object:
     return prod((as_poly(size) for size in tensor.shape), start=as_poly(1))
 
 
-def emit_texts(module: Module, prefix: str, texts: Mapping[str, str], errors: Iterable[str]) -> None:
+def emit_texts(
+    module: Module, prefix: str, texts: Mapping[str, str], errors: Iterable[str]
+) -> None:
     """Emit the functions that return texts: those named, and the text of a status."""
     for name, text in texts.items():
         f = module.function(f"{prefix}_{name}", [], POINTER, optimised=False)

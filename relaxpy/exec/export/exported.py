@@ -26,6 +26,7 @@ from relaxpy.exec.export.table import (
 )
 from relaxpy.exec.machine.fast_paths import LENIENT_TESTS, OUTLINING, PACKED_CALLS
 from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.native.calls.entry import Anything, leaves_of
 from relaxpy.exec.native.calls.jit import PartsAhead
 from relaxpy.exec.native.emit import aligned
 from relaxpy.exec.native.llvm.llvm_module import Module
@@ -43,8 +44,10 @@ from relaxpy.exec.program.graph.program import (
     Graph,
     KernelCall,
     Loop,
+    Passed,
     Region,
     Tensor,
+    Value,
     leaves,
 )
 from relaxpy.exec.program.graph.whole_modules import GraphBackend
@@ -54,11 +57,13 @@ from relaxpy.exec.runtime.checks import Signature, public_signatures
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.ops import maximum
@@ -85,26 +90,62 @@ def exported_program(
         CompileError: a public function needs Python, or has no native form; all reasons are listed.
     """
     with generating_for(machine), LENIENT_TESTS.off(), OUTLINING.off(), PACKED_CALLS.off():
-        return _Exporter(with_inlined_calls(module), name, weights_inside).program()
+        return _Exporter(prepared(module), name, weights_inside).program()
 
 
-def with_inlined_calls(module: IRModule) -> IRModule:
-    """The public functions of a module with the bodies of others instead of calls of them.
+def prepared(module: IRModule) -> IRModule:
+    """The public functions of a module in a form that has no calls of Relax functions.
 
-    A function that calls itself keeps such calls, at which export fails.
+    The bodies of others are in them; a function that calls itself has a local one that does, which
+    is a loop if it does so last; and shapes that are parameters are written as their sizes.
     """
     functions = module.functions_by_name
     graphs = {n: f for n, f in functions.items() if isinstance(f, rx.Function)}
-    table = {n: f for n, f in graphs.items() if n not in _recursive(graphs)}
+    table = {n: _with_local_calls(n, f) if n in _callees(f) else f for n, f in graphs.items()}
+    mutual = _recursive(table)
     result = module.clone()
-    for name, func in graphs.items():
-        if any(callee in table for callee in _callees(func)):
-            others = {n: f for n, f in table.items() if n != name}
-            result[name] = inline_functions(func, others)
-    for name, func in graphs.items():
-        if "global_symbol" not in func.attrs and name in table:
+    for name, func in table.items():
+        if "global_symbol" not in func.attrs:
             del result[name]
+            continue
+        others = {n: f for n, f in table.items() if n != name and n not in mutual}
+        if _callees(func) & others.keys():
+            func = inline_functions(func, others)
+        result[name] = _with_sizes(func)
     return result
+
+
+def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
+    """A function whose calls of itself are calls of a local function with the same body."""
+    local = rx.Var(name, func.struct_info)
+
+    def rule(node: Node) -> Node | None:
+        return local if isinstance(node, rx.GlobalVar) and node.name_hint == name else None
+
+    body = rewrite(func.body, rule)
+    inner = replace(func, body=body, attrs={})
+    params = [rx.Var(param.name_hint, param.struct_info, span=param.span) for param in func.params]
+    call = rx.Call(local, params, struct_info=func.ret_struct_info)
+    result = rx.Var("result", func.ret_struct_info)
+    block = rx.BindingBlock([rx.VarBinding(local, inner), rx.VarBinding(result, call)])
+    return replace(func, params=params, body=rx.SeqExpr([block], result))
+
+
+def _with_sizes(func: rx.Function) -> rx.Function:
+    """A function that writes the sizes of a shape instead of a parameter that is one."""
+    shapes = {
+        param: rx.ShapeExpr(sinfo.values)
+        for param in func.params
+        if isinstance(sinfo := param.struct_info, rx.ShapeStructInfo) and sinfo.values is not None
+    }
+    if not shapes:
+        return func
+
+    def rule(node: Node) -> Node | None:
+        return shapes.get(node) if isinstance(node, rx.Var) else None
+
+    changed = replace(func, body=rewrite(func.body, rule))
+    return PyExprMutator().builder_.normalize_function(changed)
 
 
 def _callees(func: rx.Function) -> set[str]:
@@ -201,12 +242,25 @@ class ExportBackend(GraphBackend):
         try:
             with self.faults_refused(f"{name} cannot be native code", f"{name} is not exported"):
                 graph = self.read(context, func)
+                if any(isinstance(leaf, Anything) for leaf in leaves_of(graph.params)):
+                    raise RefusedError("a parameter is an object of Python")
+                if any(isinstance(value, Passed) for value in _values(graph.result)):
+                    raise RefusedError("a result is a number that is a parameter")
                 self.kernels.update(self.forms_of(graph))
         except RefusedError as error:
             self.refusals[name] = str(error)
             return False
         self.read_functions[name] = graph
         return True
+
+
+def _values(value: Value) -> Iterator[Value]:
+    """The values in a result, from left to right."""
+    if isinstance(value, tuple):
+        for field in value:
+            yield from _values(field)
+    else:
+        yield value
 
 
 class _Exporter:
@@ -369,7 +423,9 @@ class _Exporter:
         backend, functions = self.backend, self.source.functions_by_name
         found = False
         public = {name for name, _ in public_signatures(self.source).values()}
-        dynamic = [(name, operator_name(call)) for name, call in dynamic_calls(self.lowered.program)]
+        dynamic = [
+            (name, operator_name(call)) for name, call in dynamic_calls(self.lowered.program)
+        ]
         for name, func in functions.items():
             if not isinstance(func, rx.Function) or name not in public:
                 continue
@@ -377,7 +433,9 @@ class _Exporter:
                 found = True
                 continue
             reasons = [f"it calls the packed function {n}" for n in _packed_functions(func)]
-            reasons += [f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name]
+            reasons += [
+                f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name
+            ]
             kernels = dict.fromkeys(_kernels_called(func, self.lowered.lowering))
             reasons += [
                 f"the kernel {kernel}: {backend.refusals[kernel]}"

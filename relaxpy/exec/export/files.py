@@ -185,7 +185,9 @@ def linker(platform: Platform) -> list[str]:
             if found := shutil.which(name):
                 return [found]
     if find_spec("ziglang") is not None:
-        system = f"{platform.system.name}-gnu".removesuffix("-gnu" if platform.system is MACOS else "")
+        system = f"{platform.system.name}-gnu".removesuffix(
+            "-gnu" if platform.system is MACOS else ""
+        )
         triple = f"{platform.architecture.name}-{system}"
         return [sys.executable, "-m", "ziglang", "cc", "-target", triple]
     raise CompileError(

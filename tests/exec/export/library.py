@@ -139,6 +139,7 @@ class StatusError(Exception):
 
 def serial_threads(count):
     """A struct of threads whose tasks run one after the other, with all numbers of threads."""
+
     def parallel_for(owner, task, work, tasks):
         run = TASK(task)
         for number in range(tasks):

@@ -92,9 +92,7 @@ def run(*command: str | Path, folder: Path | None = None) -> bytes:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "compiler", [["cc", "-std=c11"], ["g++", "-std=c++17"]], ids=["C", "C++"]
-)
+@pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["g++", "-std=c++17"]], ids=["C", "C++"])
 @pytest.mark.parametrize("suffix", [".o", ".a", ".so"])
 def test_a_program_in_c_computes_the_same_bits(
     compiler: list[str], suffix: str, tmp_path: Path
@@ -157,18 +155,14 @@ def test_wrong_arguments_have_statuses_and_nothing_is_written(tmp_path: Path) ->
         out = np.full((5, 64), 7, "float32")
         memory = np.zeros(1 << 16, np.uint8)
 
-        def status(
-            workspace: int | None = None, result: int | None = None, **changes: int
-        ) -> int:
+        def status(workspace: int | None = None, result: int | None = None, **changes: int) -> int:
             given, _ = call.prepared([x])
             for field, value in changes.items():
                 setattr(given, field, value)
             outputs = call.outputs()
             outputs.result = out.ctypes.data if result is None else result
             at = memory.ctypes.data if workspace is None else workspace
-            found: int = call.run(
-                ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(at)
-            )
+            found: int = call.run(ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(at))
             return found
 
         given, _ = call.prepared([x])

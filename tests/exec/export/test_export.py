@@ -69,6 +69,19 @@ def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k", "n"])):
     n = T.int64()
     k = T.int64()
     return R.add(x, R.full(R.shape([k, n]), R.const(2.5, "float32"), "float32"))
+--- a shape as an operand
+def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k", "n"])):
+    return R.add(x, R.full(s, R.const(2.5, "float32"), "float32"))
+--- a function that calls itself
+def main(x: R.Tensor(("n", 4), "float32"), i: R.Tensor((), "int64")) -> R.Tensor(("n", 4), "float32"):
+    n = T.int64()
+    done = R.less_equal(i, R.const(0, "int64"))
+    if done:
+        y = x
+    else:
+        a = R.nn.softmax(R.multiply(x, R.sum(R.exp(x), axis=[1], keepdims=True)))
+        y: R.Tensor((n, 4), "float32") = Program.main(a, R.subtract(i, R.const(1, "int64")))
+    return y
 --- bfloat16
 def main(x: R.Tensor(("n", 40), "bfloat16"), w: R.Tensor((40, 24), "bfloat16")):
     return R.nn.gelu(R.matmul(x, w))
@@ -103,7 +116,7 @@ def twice(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
     return R.add(x, x)
 --- gathered rows
 def main(x: R.Tensor(("n", 5), "float32"), i: R.Tensor(("k",), "int64")):
-    return R.take(x, i, axis=0)
+    return R.take(x, i, axis=0, mode="clip")
 --- sorted rows
 def main(x: R.Tensor(("n", 7), "float32")):
     return R.sort(x, axis=1)
@@ -117,7 +130,8 @@ def main(x: R.Tensor(("n",), "float32")):
     _ = R.assert_op(ok, format="too large")
     return R.negative(x)
 """)
-INTEGERS = {"i": 1}
+INTEGERS = {"i": 4}
+"""The exclusive upper bounds of parameters that are integers."""
 SIZES = {"n": 5, "m": 9, "k": 4}
 
 
@@ -191,3 +205,52 @@ def test_loops(name: str, tmp_path: Path) -> None:
     for values in loops.ARGUMENTS.get(name, usual):
         expected = executable["main"](*map(np.array, values))
         assert_same(call(*map(np.array, values)), expected)
+
+
+CACHE = """
+@I.ir_module
+class Program:
+    @T.prim_func(private=True)
+    def append(cache: T.handle, row: T.Buffer((8,), "float32"), at: T.int64):
+        m = T.int64()
+        Cache = T.match_buffer(cache, (m, 8), "float32")
+        for j in range(8):
+            with T.block("append"):
+                w = T.axis.spatial(8, j)
+                Cache[at, w] = row[w]
+    @R.function(pure=False)
+    def step(x: R.Tensor((8,), "float32"), keys: R.Tensor(("m", 8), "float32"),
+             pair: R.Tuple(R.Tensor(("m", 8), "float32"), R.Tensor((8, 8), "float32")),
+             at: R.Prim(value="at")):
+        m = T.int64()
+        at = T.int64()
+        k = R.call_tir_inplace(
+            Program.append, (keys, R.matmul(x, pair[1])), 0,
+            R.Tensor((m, 8), "float32"), tir_vars=R.shape([at]))
+        v = R.call_tir_inplace(
+            Program.append, (pair[0], R.tanh(x)), 0,
+            R.Tensor((m, 8), "float32"), tir_vars=R.shape([at]))
+        s = R.nn.softmax(R.matmul(k, x))
+        return (R.matmul(s, v), k, v)
+"""
+
+
+def test_a_decoder_writes_the_caches_of_its_caller(tmp_path: Path) -> None:
+    executable = relaxpy.compile(from_source(HEAD + CACHE), "native")
+    call = library(executable, tmp_path)["step"]
+    keys, values = same_bits.numbers(6, 8), same_bits.numbers(6, 8, seed=2)
+    w, (own_keys, own_values) = same_bits.numbers(8, 8, seed=5), (keys.copy(), values.copy())
+    assert [tensor.written for tensor in call.function.inputs] == [False, True, True, False]
+    for at in (0, 3, 5):
+        x = same_bits.numbers(8, seed=at + 9)
+        expected = executable["step"](x, keys, (values, w), at)
+        found = call(x, own_keys, own_values, w, at=at, guards=False)
+        assert_same(found, expected)
+        assert found[1] is own_keys
+        assert_same((own_keys, own_values), (keys, values))
+    for at in (6, -1):
+        with pytest.raises(RuntimeCheckError, match="outside"):
+            executable["step"](x, keys, (values, w), at)
+        with pytest.raises(StatusError, match="append: an index is outside dimension 0"):
+            call(x, own_keys, own_values, w, at=at, guards=False)
+        assert call.failed == (at, 6)
