@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import isclass, isroutine
@@ -114,6 +115,10 @@ def collect() -> None:
     for tool in ("operators", "passes", "rules"):
         command = [sys.executable, str(ROOT / "tools" / f"{tool}.py")]
         subprocess.run([*command, "--pages", str(SOURCE / "docs")], check=True)
+    with tempfile.TemporaryDirectory() as folder:  # a page that reads digits, beside the documents
+        command = [sys.executable, str(ROOT / "examples" / "export" / "web" / "export_digits.py")]
+        subprocess.run([*command, folder], check=True)
+        shutil.copy(Path(folder, "digits.html"), SOURCE / "docs" / "static")
     outside = re.findall(r"^- \[[^]]+\]\(\.\./([^)]+)\)", LISTING.read_text("utf-8"), re.M)
     for name in dict.fromkeys([*COPIED, *BESIDE_CODE, *NOTEBOOKS, *outside]):
         (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)

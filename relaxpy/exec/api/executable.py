@@ -698,7 +698,8 @@ class Executable(CopiedByReference, StatefulCalls):
         """Write the program as a library for C, without Python, with its header; return the files.
 
         The suffix decides: `.o`, `.a`, or `.so`, `.dylib` and `.dll`, which the C compiler of this
-        machine links, or else that of the package `ziglang`. The symbols and the header are named
+        machine links, or else that of the package `ziglang`. A `.wasm` has JavaScript that loads it
+        instead of a header, and one for engines without relaxed SIMD beside it. The symbols and the header are named
         `name`, by default as the file. The code is for this kind of CPU, or for a `target` such as
         `"linux-aarch64:generic"`. Constants are in the library, or in the file `weights`, which the
         caller maps. With `pool`, a header with a pool of threads is written, too.

@@ -49,8 +49,7 @@ def export(
     if suffix not in (*_FINISHERS, WEB_SUFFIX):
         known = ", ".join((*_FINISHERS, WEB_SUFFIX))
         raise MisuseError(
-            f"the suffix {out.suffix!r} is not that of a library; known are {known}",
-            about=path,
+            f"the suffix {out.suffix!r} is not that of a library; known are {known}", about=path
         )
     native = Native.of_text(target) if isinstance(target, str) else target
     if native is not None and not isinstance(native, Native):

@@ -205,11 +205,12 @@ export type Tensor<A> = A & { readonly shape: number[] };
 export interface Shaped<A> { data: A; shape: number[]; }
 /** An error of the model (`status` > 0) or of its use, with the index and the size it is about. */
 export class ModelError extends Error { status: number; index: number; size: number; }
+export type Source = string | URL | BufferSource | Response;
 export interface Options {
-  /** Where the module is: an address, its bytes, a response, or a compiled module. */
-  wasm?: string | URL | BufferSource | Response | WebAssembly.Module;
+  /** An address, the bytes, a response, or a compiled module; or one of these for each CPU. */
+  wasm?: Source | WebAssembly.Module | Record<string, Source | WebAssembly.Module>;
   /** Where the weights are, if they are a file of their own. */
-  weights?: string | URL | BufferSource | Response;
+  weights?: Source;
   /** The instructions to use; by default the best that the engine has. */
   cpu?: string;
 }

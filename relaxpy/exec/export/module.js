@@ -44,7 +44,7 @@ export async function load({ wasm, weights, cpu } = {}) {
     const built = BUILDS.map((each) => each.cpu).join(", ");
     throw new ModelError(`${found}the engine has none of the instructions of ${built}`);
   }
-  const module = await compiled(wasm ?? new URL(build.file, import.meta.url));
+  const module = await compiled(wasm?.[build.cpu] ?? wasm ?? new URL(build.file, import.meta.url));
   const instance = await WebAssembly.instantiate(module, {});
   let fuses = false;
   if (build.cpu === "relaxed-simd") {
