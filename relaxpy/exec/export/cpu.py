@@ -20,14 +20,20 @@ from relaxpy.support.dataclass import replace
 _LEAVES: Final[Mapping[tuple[int, int, int], Mapping[int, str]]] = {
     (1, 0, 2): {12: "fma", 22: "movbe", 23: "popcnt", 29: "f16c"},
     (7, 0, 1): {
-        **{3: "bmi", 5: "avx2", 8: "bmi2"},
-        **{16: "avx512f", 17: "avx512dq", 28: "avx512cd", 30: "avx512bw", 31: "avx512vl"},
+        3: "bmi",
+        5: "avx2",
+        8: "bmi2",
+        16: "avx512f",
+        17: "avx512dq",
+        28: "avx512cd",
+        30: "avx512bw",
+        31: "avx512vl",
     },
     (7, 0, 2): {11: "avx512vnni"},
     (7, 1, 0): {4: "avxvnni", 5: "avx512bf16"},
     (0x80000001, 0, 2): {5: "lzcnt"},
 }
-"""LLVM's features by the bits of a register (eax, ebx, ecx, edx) of `cpuid`, by leaf and subleaf."""
+"""LLVM's features by the bits of a leaf, a subleaf and a register (eax, ebx, ecx, edx)."""
 _STATE: Final = (1, 0, 2, 27)
 """The bit that the system lets programs read which registers it saves."""
 _AVX, _AVX512 = 0x6, 0xE6

@@ -15,17 +15,11 @@ from relaxpy.exec.export.table import (
 from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.native.emit import THREADS
 from relaxpy.exec.native.llvm.llvm_module import Module
-from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, Function, Value
+from relaxpy.exec.native.llvm.writer import BOOL, I32, I64, POINTER, Function, Value
 from relaxpy.exec.native.threads.code import COUNT, INDEX, OWNER, RUN, SIZE, WEIGHTS, context_word
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.program.graph.emit_region import (
-    Exported,
-    RegionEmitter,
-    byte_count,
-    conjunction,
-    possible,
-)
-from relaxpy.exec.program.graph.program import Graph, Tensor
+from relaxpy.exec.program.graph.emit_region import Exported, RegionEmitter, conjunction, possible
+from relaxpy.exec.program.graph.program import Graph
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import IntImm
 

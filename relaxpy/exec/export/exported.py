@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,12 +52,13 @@ from relaxpy.exec.program.graph.program import (
     leaves,
 )
 from relaxpy.exec.program.graph.whole_modules import GraphBackend
-from relaxpy.exec.program.lower.python_module import LoweredModule, ModuleLowering, lower_module
+from relaxpy.exec.program.lower.python_module import ModuleLowering, lower_module
 from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.checks import Signature, public_signatures
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.module import IRModule
@@ -66,14 +67,12 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.short_text.nodes import ShortText
-from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.ops import maximum
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
-    from relaxpy.exec.native.loops.tree_loops import TreeLoops
     from relaxpy.exec.numpy.compiler import Kernel
     from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -174,10 +173,9 @@ def _definition(name: str, header: bytes, size: int) -> str:
     types = f"[{len(header)} x i8], [{rest} x i8]"
     types = f"<{{ {types} }}>"
     begin = header.hex("\\")
-    return (
-        f"@{name}_weights = internal constant {types} "
-        f'<{{ [{len(header)} x i8] c"\\{begin}", [{rest} x i8] zeroinitializer }}>, align {LINE_BYTES}'
-    )
+    values = f'[{len(header)} x i8] c"\\{begin}", [{rest} x i8] zeroinitializer'
+    kind = "internal constant"
+    return f"@{name}_weights = {kind} {types} <{{ {values} }}>, align {LINE_BYTES}"
 
 
 class _Together(PartsAhead):
@@ -421,7 +419,7 @@ class _Exporter:
         raise CompileError(
             f"{self.name} cannot be exported, since this needs Python or has no native form:"
             f"\n{listed}",
-            hint="what is listed runs in Python with relaxpy.compile; `save` writes a file for that",
+            hint="relaxpy runs what is listed in Python, also from a file that `save` writes",
         )
 
     def _problems(self) -> Iterator[tuple[str, str]]:
@@ -478,14 +476,19 @@ def _largest(a: IndexPoly, b: IndexPoly) -> IndexPoly:
 
 # ---- names
 
-_RESERVED_FIELDS: Final = (
-    *("weights", "threads", "workspace_bytes", "failed_index", "failed_size"),
-    *"auto break case char const continue default do double else enum extern float for goto if"
+_KEYWORDS: Final = re.findall(
+    r"\w+",
+    "auto break case char const continue default do double else enum extern float for goto if"
     " inline int long register restrict return short signed sizeof static struct switch typedef"
     " union unsigned void volatile while bool class new delete template this private public"
     " protected virtual operator namespace using true false try catch throw friend explicit export"
-    " mutable typename and or not xor asm".split(),
+    " mutable typename and or not xor asm",
 )
+_RESERVED_FIELDS: Final = (
+    *("weights", "threads", "workspace_bytes", "failed_index", "failed_size"),
+    *_KEYWORDS,
+)
+"""The names that fields of structs do not have."""
 
 
 def identifier(text: str) -> str:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,6 @@ from relaxpy.exec.export.table import ExportedProgram
 from relaxpy.exec.export.thread_pool import pool_of
 from relaxpy.exec.machine.platforms import MACOS, WINDOWS, Platform
 from relaxpy.exec.machine.process import own_platform
-from relaxpy.exec.native.machine_code.machine import Machine
 from relaxpy.exec.native.machine_code.objects import emitted_object
 from relaxpy.exec.store.container import as_path
 from relaxpy.support.dataclass import replace
@@ -48,7 +47,7 @@ def export(
     out = Path(as_path(path))
     if out.suffix.lower() not in _FINISHERS:
         raise MisuseError(
-            f"the suffix {out.suffix!r} is not that of a library; known are {', '.join(_FINISHERS)}",
+            f"the suffix {out.suffix!r} is not one of libraries: {', '.join(_FINISHERS)}",
             about=path,
         )
     native = Native.of_text(target) if isinstance(target, str) else target

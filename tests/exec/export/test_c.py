@@ -1,5 +1,6 @@
 """Exported programs from C and C++: the header, statuses, threads, and the linker."""
 
+import ctypes
 import shutil
 import subprocess
 import sys
@@ -7,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.exec.export.library import Library, StatusError
-from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, pytestmark
-from tests.exec.native import same_bits
 
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.script import from_source
+from tests.exec.export.library import Library, StatusError
+from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, pytestmark
+from tests.exec.native import same_bits
 
 __all__ = ["pytestmark"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -144,53 +145,50 @@ def test_two_programs_are_in_one_process(tmp_path: Path) -> None:
     run(tmp_path / "main")
 
 
-def test_wrong_arguments_have_statuses_and_nothing_is_written(tmp_path: Path) -> None:
-    import ctypes
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_path: Path) -> None:
+    library = Library(network(), tmp_path, name="net", weights_inside=inside)
+    call = library["main"]
+    x = same_bits.numbers(5, 96)
+    out = np.full((5, 64), 7, "float32")
+    memory = np.zeros(1 << 16, np.uint8)
 
-    for inside in (True, False):
-        name = f"net{int(inside)}"
-        library = Library(network(), tmp_path, name=name, weights_inside=inside)
-        call = library["main"]
-        x = same_bits.numbers(5, 96)
-        out = np.full((5, 64), 7, "float32")
-        memory = np.zeros(1 << 16, np.uint8)
-
-        def status(workspace: int | None = None, result: int | None = None, **changes: int) -> int:
-            given, _ = call.prepared([x])
-            for field, value in changes.items():
-                setattr(given, field, value)
-            outputs = call.outputs()
-            outputs.result = out.ctypes.data if result is None else result
-            at = memory.ctypes.data if workspace is None else workspace
-            found: int = call.run(ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(at))
-            return found
-
+    def status(workspace: int | None = None, result: int | None = None, **changes: int) -> int:
         given, _ = call.prepared([x])
-        needed = call.workspace(ctypes.byref(given))
-        for size in (-1, -(1 << 62), 1 << 40, 1 << 62):
-            assert status(n=size) == -2
-            given.n = size
-            assert call.workspace(ctypes.byref(given)) == -2
-        assert status(workspace_bytes=needed - 1) == -3
-        assert status(workspace_bytes=-5) == -3
-        assert status(workspace=0) == -3
-        assert status(x=x.ctypes.data + 1) == -4
-        assert status(x=0) == -4
-        assert status(result=out.ctypes.data + 2) == -4
-        assert status(result=0) == -4
-        if not inside:
-            other = library.weights.copy()
-            other[20] ^= 1
-            assert status(weights=0) == -5
-            assert status(weights=library.weights.ctypes.data + 8) == -5
-            assert status(weights=other.ctypes.data) == -5
-        assert (out == 7).all()
-        assert status(workspace_bytes=needed) == 0
-        assert status(n=0, x=0, result=0, workspace_bytes=needed) == 0
-        texts = {library.text(-n) for n in range(1, 6)}
-        assert len(texts) == 5
-        assert library.text(0) == "success"
-        assert library.text(12345) == library.text(-12345) == "an unknown status"
+        for field, value in changes.items():
+            setattr(given, field, value)
+        outputs = call.outputs()
+        outputs.result = out.ctypes.data if result is None else result
+        at = memory.ctypes.data if workspace is None else workspace
+        found: int = call.run(ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(at))
+        return found
+
+    given, _ = call.prepared([x])
+    needed = call.workspace(ctypes.byref(given))
+    for size in (-1, -(1 << 62), 1 << 40, 1 << 62):
+        assert status(n=size) == -2
+        given.n = size
+        assert call.workspace(ctypes.byref(given)) == -2
+    assert status(workspace_bytes=needed - 1) == -3
+    assert status(workspace_bytes=-5) == -3
+    assert status(workspace=0) == -3
+    assert status(x=x.ctypes.data + 1) == -4
+    assert status(x=0) == -4
+    assert status(result=out.ctypes.data + 2) == -4
+    assert status(result=0) == -4
+    if not inside:
+        other = library.weights.copy()
+        other[20] ^= 1
+        assert status(weights=0) == -5
+        assert status(weights=library.weights.ctypes.data + 8) == -5
+        assert status(weights=other.ctypes.data) == -5
+    assert (out == 7).all()
+    assert status(workspace_bytes=needed) == 0
+    assert status(n=0, x=0, result=0, workspace_bytes=needed) == 0
+    texts = {library.text(-n) for n in range(1, 6)}
+    assert len(texts) == 5
+    assert library.text(0) == "success"
+    assert library.text(12345) == library.text(-12345) == "an unknown status"
 
 
 ERRORS = """
