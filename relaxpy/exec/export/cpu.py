@@ -129,15 +129,15 @@ def _tests_of_x86(f: Function, needed: set[str]) -> Iterator[Value]:
         f.put(f"call x86_64_sysvcc void @relaxpy.cpuid(i32 {leaf}, i32 {subleaf}, {registers})")
         return f.load(I32, f.element(registers, register, I32))
 
-    most, more = asked(0, 0, 0), asked(0x80000000 - (1 << 32) + (1 << 32), 0, 0)
+    most, more = asked(0, 0, 0), asked(0x80000000, 0, 0)
     yield f.cast("zext", f.compare("uge", most, 7), "i32")
     yield f.cast("zext", f.compare("uge", more, 0x80000001 - (1 << 32)), "i32")
     for place, bits in _LEAVES.items():
         mask = sum(1 << bit for bit, feature in bits.items() if feature in needed)
         if mask:
             yield _all_of(f, asked(*place), mask - ((mask >> 31) << 32))
-    *place, bit = _STATE
-    saves = f.arithmetic("and", asked(*place), 1 << bit)
+    leaf, subleaf, register, bit = _STATE
+    saves = f.arithmetic("and", asked(leaf, subleaf, register), 1 << bit)
 
     def state() -> list[Value]:
         found = f.new(I32, "call x86_64_sysvcc i32 @relaxpy.xgetbv()")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from typing_extensions import override
 
@@ -59,7 +59,7 @@ from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -108,8 +108,10 @@ def prepared(module: IRModule) -> IRModule:
         if "global_symbol" not in func.attrs:
             del result[name]
             continue
-        others = {n: f for n, f in table.items() if n != name and n not in mutual}
-        if _callees(func) & others.keys():
+        others: dict[rx.GlobalVar | str, rx.Function] = {
+            n: f for n, f in table.items() if n != name and n not in mutual
+        }
+        if not others.keys().isdisjoint(_callees(func)):
             func = inline_functions(func, others)
         result[name] = _with_sizes(func)
     return result
@@ -122,9 +124,8 @@ def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
     def rule(node: Node) -> Node | None:
         return local if isinstance(node, rx.GlobalVar) and node.name_hint == name else None
 
-    body = rewrite(func.body, rule)
-    inner = replace(func, body=body, attrs={})
-    params = [rx.Var(param.name_hint, param.struct_info, span=param.span) for param in func.params]
+    inner = replace(func, body=_rewritten(func.body, rule), attrs=EMPTY_ATTRS)
+    params = tuple(rx.Var(p.name_hint, p.struct_info, span=p.span) for p in func.params)
     call = rx.Call(local, params, struct_info=func.ret_struct_info)
     result = rx.Var("result", func.ret_struct_info)
     block = rx.BindingBlock([rx.VarBinding(local, inner), rx.VarBinding(result, call)])
@@ -144,8 +145,12 @@ def _with_sizes(func: rx.Function) -> rx.Function:
     def rule(node: Node) -> Node | None:
         return shapes.get(node) if isinstance(node, rx.Var) else None
 
-    changed = replace(func, body=rewrite(func.body, rule))
+    changed = replace(func, body=_rewritten(func.body, rule))
     return PyExprMutator().builder_.normalize_function(changed)
+
+
+def _rewritten(body: rx.SeqExpr, rule: Callable[[Node], Node | None]) -> rx.SeqExpr:
+    return cast("rx.SeqExpr", rewrite(body, rule))
 
 
 def _callees(func: rx.Function) -> set[str]:
@@ -269,8 +274,7 @@ class _Exporter:
         self.source, self.name, self.weights_inside = module, name, weights_inside
         programs = dynamic_programs(ExportBackend)
         lowered = lower_module(module, ExportBackend, programs)
-        assert isinstance(lowered.backend, ExportBackend)
-        self.backend, self.lowered = lowered.backend, lowered
+        self.backend, self.lowered = cast("ExportBackend", lowered.backend), lowered
         self.constants: list[ExportedConstant] = []
         self._end = HEADER_BYTES
         self._positions: dict[tuple[rx.Constant, object], int] = {}
@@ -340,7 +344,7 @@ class _Exporter:
         )
 
     def _header(self) -> bytes:
-        """What the weights begin with: their identity, with the order that the machine wants."""
+        """The begin of the weights: their identity, with the order that the machine wants."""
         digest = hashlib.sha256()
         for constant in self.constants:
             digest.update(f"{constant.offset} {constant.packing}".encode())

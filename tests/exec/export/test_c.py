@@ -1,6 +1,8 @@
 """Exported programs from C and C++: the header, statuses, threads, and the linker."""
 
 import ctypes
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, 
 from tests.exec.native import same_bits
 
 __all__ = ["pytestmark"]
+ROOT = Path(__file__).parents[3]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
 NETWORK = """
@@ -234,6 +237,49 @@ def test_errors_of_programs_have_numbers_and_texts(tmp_path: Path) -> None:
     with pytest.raises(StatusError, match="division by zero"):
         library["divided"](np.arange(3), np.array([1, 0, 2]))
     assert_same(library["divided"](np.arange(3), np.array([1, 4, 2])), np.array([0, 0, 1]))
+
+
+def test_the_page_of_tasks_shows_programs_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "how-to" / "export-a-model.md").read_text(encoding="utf-8")
+    [python] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    call, mapped, threads = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "page.py").write_text(python)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "page.py"]
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+    program = call.replace(
+        "model_main_inputs inputs",
+        "int main(void) {\nfloat x[12], y[6];\n"
+        "for (int i = 0; i < 12; i++) x[i] = (float)i;\nmodel_main_inputs inputs",
+    )
+    head = "#include <stdio.h>\n#include <stdlib.h>\n"
+    end = 'for (int i = 0; i < 6; i++) printf("%g ", (double)y[i]);\nreturn status;\n}\n'
+    (tmp_path / "main.c").write_text(f"{head}{program}{end}")
+    run("cc", "-std=c11", *WARNINGS, "main.c", "model.a", "-o", "main", folder=tmp_path)
+    assert run(tmp_path / "main") == b"0.5 " * 6
+    declaration, use = threads.split("\n\n")
+    assert declaration.split() == (
+        [
+            "void",
+            "parallel_for(void",
+            "*owner,",
+            "void",
+            "(*task)(void",
+            "*work,",
+            "int64_t",
+            "n,",
+            "int64_t",
+            "thread),",
+            "void",
+            "*work,",
+            "int64_t",
+            "tasks);",
+        ]
+    )
+    assert "inputs.weights" in mapped
+    assert "inputs.threads" in use
 
 
 REFUSED = """
