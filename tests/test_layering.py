@@ -126,7 +126,7 @@ FLOORS = {
         program/memory.py program/lower program/graph program store/container.py store reference
         api/__init__.py api/as_module.py api/stateful.py api/executable.py api/assembled.py
         api/lowered.py api/cross.py api/vm.py api/compile.py api/eager.py
-        inspect
+        inspect export/table.py export
     """,
     "relaxpy/script": """
         error_screen.py language printer dist.py ir_builder

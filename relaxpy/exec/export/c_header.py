@@ -23,7 +23,7 @@ def header_of(program: ExportedProgram) -> str:
     about = [
         f"A model as a library, written by relaxpy for {program.machine.platform.name}.",
         "",
-        "A call allocates nothing, and changes nothing but the results, the workspace and the inputs"
+        "A call allocates nothing, and changes nothing but results, the workspace and the inputs"
         " that are said to be written. Calls may run at the same time if these differ. Tensors are"
         " contiguous, in row-major order, and aligned to their elements; results overlap no other"
         " tensor. A workspace has any alignment. After an error, results are undefined, and inputs"
@@ -59,7 +59,8 @@ def header_of(program: ExportedProgram) -> str:
             ]
         ),
         f"typedef struct {name}_threads {{",
-        "    void (*parallel_for)(void *owner, void (*task)(void *work, int64_t n, int64_t thread),",
+        "    void (*parallel_for)(void *owner,",
+        "                         void (*task)(void *work, int64_t n, int64_t thread),",
         "                         void *work, int64_t tasks);",
         "    void *owner;   /* the first argument of parallel_for */",
         "    int64_t count; /* the number of threads, at least 1 */",
@@ -92,15 +93,14 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
             note = ", written in place" if tensor.written else ""
             yield f"    {const}{c_type(tensor.dtype)} *{field.name}; /* {_about(tensor)}{note} */"
         elif field.name == "weights":
-            yield (
-                f"    const void *weights; /* {name}.weights in memory, at a multiple of 64 bytes */"
-            )
+            yield f"    const void *weights; /* {name}.weights, at a multiple of 64 bytes */"
         elif field.name == "threads":
-            yield f"    const {name}_threads *threads; /* null: the calling thread runs all tasks */"
+            yield f"    const {name}_threads *threads; /* null: the caller runs all tasks */"
         elif field.name == "workspace_bytes":
-            yield "    int64_t workspace_bytes; /* if not 0, the size of the workspace is checked */"
+            yield "    int64_t workspace_bytes; /* of the workspace, checked if not 0 */"
         else:
-            yield f"    int64_t {field.name}; /* a size; its absolute value is below {function.limit} */"
+            limit = f"its absolute value is below {function.limit}"
+            yield f"    int64_t {field.name}; /* a size; {limit} */"
     yield f"}} {symbol}_inputs;"
     yield ""
     yield from _comment([f"The results of {function.name}.", *_same(function.outputs)])
@@ -111,11 +111,11 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
             tensor = results[field.name]
             yield f"    {c_type(tensor.dtype)} *{field.name}; /* {_about(tensor)} */"
         elif field.name == "failed_index":
-            yield "    int64_t failed_index; /* after an error: the index, or the size, that is wrong */"
+            yield "    int64_t failed_index; /* after an error: the index or size that is wrong */"
         elif field.name == "failed_size":
             yield "    int64_t failed_size;  /* and the size that limits it, or is expected */"
         else:
-            yield f"    int64_t {field.name}[{max(field.count, 1)}]; /* set by {symbol}_result_sizes */"
+            yield f"    int64_t {field.name}[{field.count}]; /* set by {symbol}_result_sizes */"
     yield f"}} {symbol}_outputs;"
     yield ""
     yield from _comment(
@@ -130,7 +130,8 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
     yield from _comment(
         ["Store the shapes of the results, which depend on the sizes of the inputs alone."]
     )
-    yield f"int32_t {symbol}_result_sizes(const {symbol}_inputs *inputs, {symbol}_outputs *outputs);"
+    yield f"int32_t {symbol}_result_sizes(const {symbol}_inputs *inputs,"
+    yield f"{' ' * len(f'int32_t {symbol}_result_sizes(')}{symbol}_outputs *outputs);"
     yield from _comment([f"Run {function.name}: 0, or a status."])
     yield f"int32_t {symbol}(const {symbol}_inputs *inputs, {symbol}_outputs *outputs,"
     yield f"{' ' * len(f'int32_t {symbol}(')}void *workspace);"

@@ -20,14 +20,20 @@ from relaxpy.support.dataclass import replace
 _LEAVES: Final[Mapping[tuple[int, int, int], Mapping[int, str]]] = {
     (1, 0, 2): {12: "fma", 22: "movbe", 23: "popcnt", 29: "f16c"},
     (7, 0, 1): {
-        **{3: "bmi", 5: "avx2", 8: "bmi2"},
-        **{16: "avx512f", 17: "avx512dq", 28: "avx512cd", 30: "avx512bw", 31: "avx512vl"},
+        3: "bmi",
+        5: "avx2",
+        8: "bmi2",
+        16: "avx512f",
+        17: "avx512dq",
+        28: "avx512cd",
+        30: "avx512bw",
+        31: "avx512vl",
     },
     (7, 0, 2): {11: "avx512vnni"},
     (7, 1, 0): {4: "avxvnni", 5: "avx512bf16"},
     (0x80000001, 0, 2): {5: "lzcnt"},
 }
-"""LLVM's features by the bits of a register (eax, ebx, ecx, edx) of `cpuid`, by leaf and subleaf."""
+"""LLVM's features by the bits of a leaf, a subleaf and a register (eax, ebx, ecx, edx)."""
 _STATE: Final = (1, 0, 2, 27)
 """The bit that the system lets programs read which registers it saves."""
 _AVX, _AVX512 = 0x6, 0xE6
@@ -123,15 +129,15 @@ def _tests_of_x86(f: Function, needed: set[str]) -> Iterator[Value]:
         f.put(f"call x86_64_sysvcc void @relaxpy.cpuid(i32 {leaf}, i32 {subleaf}, {registers})")
         return f.load(I32, f.element(registers, register, I32))
 
-    most, more = asked(0, 0, 0), asked(0x80000000 - (1 << 32) + (1 << 32), 0, 0)
+    most, more = asked(0, 0, 0), asked(0x80000000, 0, 0)
     yield f.cast("zext", f.compare("uge", most, 7), "i32")
     yield f.cast("zext", f.compare("uge", more, 0x80000001 - (1 << 32)), "i32")
     for place, bits in _LEAVES.items():
         mask = sum(1 << bit for bit, feature in bits.items() if feature in needed)
         if mask:
             yield _all_of(f, asked(*place), mask - ((mask >> 31) << 32))
-    *place, bit = _STATE
-    saves = f.arithmetic("and", asked(*place), 1 << bit)
+    leaf, subleaf, register, bit = _STATE
+    saves = f.arithmetic("and", asked(leaf, subleaf, register), 1 << bit)
 
     def state() -> list[Value]:
         found = f.new(I32, "call x86_64_sysvcc i32 @relaxpy.xgetbv()")

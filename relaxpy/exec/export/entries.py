@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import prod
 
 from relaxpy.exec.export.table import (
     HEADER_BYTES,
@@ -15,17 +17,12 @@ from relaxpy.exec.export.table import (
 from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.native.emit import THREADS
 from relaxpy.exec.native.llvm.llvm_module import Module
-from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, Function, Value
+from relaxpy.exec.native.llvm.writer import BOOL, I32, I64, POINTER, Function, Value
 from relaxpy.exec.native.threads.code import COUNT, INDEX, OWNER, RUN, SIZE, WEIGHTS, context_word
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.program.graph.emit_region import (
-    Exported,
-    RegionEmitter,
-    byte_count,
-    conjunction,
-    possible,
-)
-from relaxpy.exec.program.graph.program import Graph, KernelCall, Tensor
+from relaxpy.exec.program.graph.emit_region import Exported, RegionEmitter, conjunction, possible
+from relaxpy.exec.program.graph.program import Graph, KernelCall
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import IntImm
 
@@ -135,8 +132,7 @@ class FunctionEmitter:
             (lambda: self._addresses_hold(frame, places), ADDRESSES),
         ]
         if self.function.takes_weights:
-            weights = lambda: self._load(f, places, "weights")  # noqa: E731
-            tests.append((lambda: _begins_with(f, weights(), header), OTHER_WEIGHTS))
+            tests.append((partial(_begins_with, f, places["weights"], header), OTHER_WEIGHTS))
 
         def tested(number: int = 0) -> list[Value]:
             if number == len(tests):
@@ -229,8 +225,9 @@ def _places(f: Function, struct: Value, fields: Sequence[Field]) -> dict[str, Va
     }
 
 
-def _begins_with(f: Function, weights: Value, header: bytes) -> Value:
+def _begins_with(f: Function, place: Value, header: bytes) -> Value:
     """True if weights are there, at a multiple of 64, and begin with a header."""
+    weights = f.load(POINTER, place, _pointer_bytes(f))
     address = f.cast("ptrtoint", weights, "i64")
     is_there = f.compare("ne", address, 0)
     is_there = f.arithmetic(
@@ -256,11 +253,7 @@ def _has_elements(tensor: ExportedTensor) -> bool:
     return all(isinstance(size, IntImm) and size.value > 0 for size in tensor.shape)
 
 
-def _count(tensor: ExportedTensor) -> object:
-    from math import prod
-
-    from relaxpy.ir.arith.algebra.affine import as_poly
-
+def _count(tensor: ExportedTensor) -> IndexPoly:
     return prod((as_poly(size) for size in tensor.shape), start=as_poly(1))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from typing_extensions import override
 
@@ -51,13 +51,14 @@ from relaxpy.exec.program.graph.program import (
     leaves,
 )
 from relaxpy.exec.program.graph.whole_modules import GraphBackend
-from relaxpy.exec.program.lower.python_module import LoweredModule, ModuleLowering, lower_module
+from relaxpy.exec.program.lower.python_module import ModuleLowering, lower_module
 from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.checks import Signature, public_signatures
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -65,14 +66,12 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.short_text.nodes import ShortText
-from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.ops import maximum
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
-    from relaxpy.exec.native.loops.tree_loops import TreeLoops
     from relaxpy.exec.numpy.compiler import Kernel
     from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -108,8 +107,10 @@ def prepared(module: IRModule) -> IRModule:
         if "global_symbol" not in func.attrs:
             del result[name]
             continue
-        others = {n: f for n, f in table.items() if n != name and n not in mutual}
-        if _callees(func) & others.keys():
+        others: dict[rx.GlobalVar | str, rx.Function] = {
+            n: f for n, f in table.items() if n != name and n not in mutual
+        }
+        if not others.keys().isdisjoint(_callees(func)):
             func = inline_functions(func, others)
         result[name] = _with_sizes(func)
     return result
@@ -122,9 +123,8 @@ def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
     def rule(node: Node) -> Node | None:
         return local if isinstance(node, rx.GlobalVar) and node.name_hint == name else None
 
-    body = rewrite(func.body, rule)
-    inner = replace(func, body=body, attrs={})
-    params = [rx.Var(param.name_hint, param.struct_info, span=param.span) for param in func.params]
+    inner = replace(func, body=_rewritten(func.body, rule), attrs=EMPTY_ATTRS)
+    params = tuple(rx.Var(p.name_hint, p.struct_info, span=p.span) for p in func.params)
     call = rx.Call(local, params, struct_info=func.ret_struct_info)
     result = rx.Var("result", func.ret_struct_info)
     block = rx.BindingBlock([rx.VarBinding(local, inner), rx.VarBinding(result, call)])
@@ -144,8 +144,12 @@ def _with_sizes(func: rx.Function) -> rx.Function:
     def rule(node: Node) -> Node | None:
         return shapes.get(node) if isinstance(node, rx.Var) else None
 
-    changed = replace(func, body=rewrite(func.body, rule))
+    changed = replace(func, body=_rewritten(func.body, rule))
     return PyExprMutator().builder_.normalize_function(changed)
+
+
+def _rewritten(body: rx.SeqExpr, rule: Callable[[Node], Node | None]) -> rx.SeqExpr:
+    return cast("rx.SeqExpr", rewrite(body, rule))
 
 
 def _callees(func: rx.Function) -> set[str]:
@@ -173,10 +177,9 @@ def _definition(name: str, header: bytes, size: int) -> str:
     types = f"[{len(header)} x i8], [{rest} x i8]"
     types = f"<{{ {types} }}>"
     begin = header.hex("\\")
-    return (
-        f"@{name}_weights = internal constant {types} "
-        f'<{{ [{len(header)} x i8] c"\\{begin}", [{rest} x i8] zeroinitializer }}>, align {LINE_BYTES}'
-    )
+    values = f'[{len(header)} x i8] c"\\{begin}", [{rest} x i8] zeroinitializer'
+    kind = "internal constant"
+    return f"@{name}_weights = {kind} {types} <{{ {values} }}>, align {LINE_BYTES}"
 
 
 class _Together(PartsAhead):
@@ -270,8 +273,7 @@ class _Exporter:
         self.source, self.name, self.weights_inside = module, name, weights_inside
         programs = dynamic_programs(ExportBackend)
         lowered = lower_module(module, ExportBackend, programs)
-        assert isinstance(lowered.backend, ExportBackend)
-        self.backend, self.lowered = lowered.backend, lowered
+        self.backend, self.lowered = cast("ExportBackend", lowered.backend), lowered
         self.constants: list[ExportedConstant] = []
         self._end = HEADER_BYTES
         self._positions: dict[tuple[rx.Constant, object], int] = {}
@@ -339,7 +341,7 @@ class _Exporter:
         )
 
     def _header(self) -> bytes:
-        """What the weights begin with: their identity, with the order that the machine wants."""
+        """The begin of the weights: their identity, with the order that the machine wants."""
         digest = hashlib.sha256()
         for constant in self.constants:
             digest.update(f"{constant.offset} {constant.packing}".encode())
@@ -415,7 +417,7 @@ class _Exporter:
         raise CompileError(
             f"{self.name} cannot be exported, since this needs Python or has no native form:"
             f"\n{listed}",
-            hint="what is listed runs in Python with relaxpy.compile; `save` writes a file for that",
+            hint="relaxpy runs what is listed in Python, also from a file that `save` writes",
         )
 
     def _problems(self) -> Iterator[tuple[str, str]]:
@@ -472,14 +474,19 @@ def _largest(a: IndexPoly, b: IndexPoly) -> IndexPoly:
 
 # ---- names
 
-_RESERVED_FIELDS: Final = (
-    *("weights", "threads", "workspace_bytes", "failed_index", "failed_size"),
-    *"auto break case char const continue default do double else enum extern float for goto if"
+_KEYWORDS: Final = re.findall(
+    r"\w+",
+    "auto break case char const continue default do double else enum extern float for goto if"
     " inline int long register restrict return short signed sizeof static struct switch typedef"
     " union unsigned void volatile while bool class new delete template this private public"
     " protected virtual operator namespace using true false try catch throw friend explicit export"
-    " mutable typename and or not xor asm".split(),
+    " mutable typename and or not xor asm",
 )
+_RESERVED_FIELDS: Final = (
+    *("weights", "threads", "workspace_bytes", "failed_index", "failed_size"),
+    *_KEYWORDS,
+)
+"""The names that fields of structs do not have."""
 
 
 def identifier(text: str) -> str:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,6 @@ from relaxpy.exec.export.thread_pool import pool_of
 from relaxpy.exec.export.web import WEB_SUFFIX, web_files
 from relaxpy.exec.machine.platforms import MACOS, WEB, WINDOWS, Platform
 from relaxpy.exec.machine.process import own_platform
-from relaxpy.exec.native.machine_code.machine import Machine
 from relaxpy.exec.store.container import as_path
 from relaxpy.support.progress import stage
 
@@ -49,7 +48,7 @@ def export(
     if suffix not in (*_FINISHERS, WEB_SUFFIX):
         known = ", ".join((*_FINISHERS, WEB_SUFFIX))
         raise MisuseError(
-            f"the suffix {out.suffix!r} is not that of a library; known are {known}", about=path
+            f"the suffix {out.suffix!r} is not one of libraries: {known}", about=path
         )
     native = Native.of_text(target) if isinstance(target, str) else target
     if native is not None and not isinstance(native, Native):

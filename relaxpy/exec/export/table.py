@@ -1,4 +1,4 @@
-"""What an exported program is: functions for callers without Python, as data.
+"""The value that an exported program is: functions for callers without Python, as data.
 
 `exported.py` makes it from a module. Whoever finishes one (a library for C, a module for a browser)
 reads it and nothing else: the texts of LLVM IR, the constants, and, of each function, the fields of
@@ -8,7 +8,7 @@ the two structs that it takes. Its code allocates nothing, has no global state a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -30,7 +30,8 @@ MISUSE: Final[Mapping[int, str]] = {
 """The texts of negative statuses: misuse by the caller, found before anything is written."""
 
 
-class Field(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Field:
     """A field of a struct: `count` values in a row, all of them addresses or 64-bit integers."""
 
     name: str
@@ -69,7 +70,7 @@ class ExportedFunction:
     """A function that callers call: `int32_t symbol(const inputs *, outputs *, void *workspace)`.
 
     Three functions stand beside it, which take the same structs: `symbol_workspace(inputs)` is the
-    bytes of memory that it needs, of which it reads only the sizes and `threads`;
+    bytes of memory that it needs, for which it reads only the sizes and `threads`;
     `symbol_result_sizes(inputs, outputs)` stores the shapes of results. All statuses are 0 for
     success, a number of the program's `errors`, or a negative one of `MISUSE`; also a negative
     number of bytes is one.
@@ -140,7 +141,8 @@ called again from inside of a task by no function of an exported program.
 
 def raw_bytes(elements: Array) -> memoryview:
     """The bytes of the elements of an array."""
-    return memoryview(np.ascontiguousarray(elements).reshape(-1).view(np.uint8))
+    flat: Any = np.ascontiguousarray(elements).reshape(-1).view(np.uint8)
+    return memoryview(flat)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

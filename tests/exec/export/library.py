@@ -5,7 +5,6 @@ from pathlib import Path
 
 import ml_dtypes  # noqa: F401  the datatypes of bfloat16
 import numpy as np
-from tests.guard_pages import PAGE, guarded
 
 from relaxpy.exec.export.cpu import exporting_machine
 from relaxpy.exec.export.exported import exported_program
@@ -13,6 +12,7 @@ from relaxpy.exec.export.files import finished
 from relaxpy.exec.export.table import THREAD_FIELDS
 from relaxpy.exec.runtime.scalar import ScalarEvaluator
 from relaxpy.ir.core.dtype import DataType
+from tests.guard_pages import PAGE, guarded
 
 C_TYPES = {"pointer": ctypes.c_void_p, "int64": ctypes.c_int64}
 TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -1,5 +1,8 @@
 """Exported programs from C and C++: the header, statuses, threads, and the linker."""
 
+import ctypes
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -7,16 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.exec.export.library import Library, StatusError
-from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, pytestmark
-from tests.exec.native import same_bits
 
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.script import from_source
+from tests.exec.export.library import Library, StatusError
+from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, pytestmark
+from tests.exec.native import same_bits
 
 __all__ = ["pytestmark"]
+ROOT = Path(__file__).parents[3]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
 NETWORK = """
@@ -144,53 +148,50 @@ def test_two_programs_are_in_one_process(tmp_path: Path) -> None:
     run(tmp_path / "main")
 
 
-def test_wrong_arguments_have_statuses_and_nothing_is_written(tmp_path: Path) -> None:
-    import ctypes
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_path: Path) -> None:
+    library = Library(network(), tmp_path, name="net", weights_inside=inside)
+    call = library["main"]
+    x = same_bits.numbers(5, 96)
+    out = np.full((5, 64), 7, "float32")
+    memory = np.zeros(1 << 16, np.uint8)
 
-    for inside in (True, False):
-        name = f"net{int(inside)}"
-        library = Library(network(), tmp_path, name=name, weights_inside=inside)
-        call = library["main"]
-        x = same_bits.numbers(5, 96)
-        out = np.full((5, 64), 7, "float32")
-        memory = np.zeros(1 << 16, np.uint8)
-
-        def status(workspace: int | None = None, result: int | None = None, **changes: int) -> int:
-            given, _ = call.prepared([x])
-            for field, value in changes.items():
-                setattr(given, field, value)
-            outputs = call.outputs()
-            outputs.result = out.ctypes.data if result is None else result
-            at = memory.ctypes.data if workspace is None else workspace
-            found: int = call.run(ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(at))
-            return found
-
+    def status(workspace: int | None = None, result: int | None = None, **changes: int) -> int:
         given, _ = call.prepared([x])
-        needed = call.workspace(ctypes.byref(given))
-        for size in (-1, -(1 << 62), 1 << 40, 1 << 62):
-            assert status(n=size) == -2
-            given.n = size
-            assert call.workspace(ctypes.byref(given)) == -2
-        assert status(workspace_bytes=needed - 1) == -3
-        assert status(workspace_bytes=-5) == -3
-        assert status(workspace=0) == -3
-        assert status(x=x.ctypes.data + 1) == -4
-        assert status(x=0) == -4
-        assert status(result=out.ctypes.data + 2) == -4
-        assert status(result=0) == -4
-        if not inside:
-            other = library.weights.copy()
-            other[20] ^= 1
-            assert status(weights=0) == -5
-            assert status(weights=library.weights.ctypes.data + 8) == -5
-            assert status(weights=other.ctypes.data) == -5
-        assert (out == 7).all()
-        assert status(workspace_bytes=needed) == 0
-        assert status(n=0, x=0, result=0, workspace_bytes=needed) == 0
-        texts = {library.text(-n) for n in range(1, 6)}
-        assert len(texts) == 5
-        assert library.text(0) == "success"
-        assert library.text(12345) == library.text(-12345) == "an unknown status"
+        for field, value in changes.items():
+            setattr(given, field, value)
+        outputs = call.outputs()
+        outputs.result = out.ctypes.data if result is None else result
+        at = memory.ctypes.data if workspace is None else workspace
+        found: int = call.run(ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(at))
+        return found
+
+    given, _ = call.prepared([x])
+    needed = call.workspace(ctypes.byref(given))
+    for size in (-1, -(1 << 62), 1 << 40, 1 << 62):
+        assert status(n=size) == -2
+        given.n = size
+        assert call.workspace(ctypes.byref(given)) == -2
+    assert status(workspace_bytes=needed - 1) == -3
+    assert status(workspace_bytes=-5) == -3
+    assert status(workspace=0) == -3
+    assert status(x=x.ctypes.data + 1) == -4
+    assert status(x=0) == -4
+    assert status(result=out.ctypes.data + 2) == -4
+    assert status(result=0) == -4
+    if not inside:
+        other = library.weights.copy()
+        other[20] ^= 1
+        assert status(weights=0) == -5
+        assert status(weights=library.weights.ctypes.data + 8) == -5
+        assert status(weights=other.ctypes.data) == -5
+    assert (out == 7).all()
+    assert status(workspace_bytes=needed) == 0
+    assert status(n=0, x=0, result=0, workspace_bytes=needed) == 0
+    texts = {library.text(-n) for n in range(1, 6)}
+    assert len(texts) == 5
+    assert library.text(0) == "success"
+    assert library.text(12345) == library.text(-12345) == "an unknown status"
 
 
 ERRORS = """
@@ -236,6 +237,49 @@ def test_errors_of_programs_have_numbers_and_texts(tmp_path: Path) -> None:
     with pytest.raises(StatusError, match="division by zero"):
         library["divided"](np.arange(3), np.array([1, 0, 2]))
     assert_same(library["divided"](np.arange(3), np.array([1, 4, 2])), np.array([0, 0, 1]))
+
+
+def test_the_page_of_tasks_shows_programs_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "how-to" / "export-a-model.md").read_text(encoding="utf-8")
+    [python] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    call, mapped, threads = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "page.py").write_text(python)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "page.py"]
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+    program = call.replace(
+        "model_main_inputs inputs",
+        "int main(void) {\nfloat x[12], y[6];\n"
+        "for (int i = 0; i < 12; i++) x[i] = (float)i;\nmodel_main_inputs inputs",
+    )
+    head = "#include <stdio.h>\n#include <stdlib.h>\n"
+    end = 'for (int i = 0; i < 6; i++) printf("%g ", (double)y[i]);\nreturn status;\n}\n'
+    (tmp_path / "main.c").write_text(f"{head}{program}{end}")
+    run("cc", "-std=c11", *WARNINGS, "main.c", "model.a", "-o", "main", folder=tmp_path)
+    assert run(tmp_path / "main") == b"0.5 " * 6
+    declaration, use = threads.split("\n\n")
+    assert declaration.split() == (
+        [
+            "void",
+            "parallel_for(void",
+            "*owner,",
+            "void",
+            "(*task)(void",
+            "*work,",
+            "int64_t",
+            "n,",
+            "int64_t",
+            "thread),",
+            "void",
+            "*work,",
+            "int64_t",
+            "tasks);",
+        ]
+    )
+    assert "inputs.weights" in mapped
+    assert "inputs.threads" in use
 
 
 REFUSED = """

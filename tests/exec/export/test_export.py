@@ -1,25 +1,23 @@
 """Exported programs compute the bits of native code, within the memory that callers give them."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+import relaxpy
+from relaxpy import relax
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.runtime.values import Value
+from relaxpy.script import from_source
 from tests.exec.export.library import Library, StatusError, serial_threads
 from tests.exec.native import same_bits
 from tests.exec.program import test_loops as loops
 from tests.ir.relax.texts import module as module_of
 from tests.rows import sections
-
-import relaxpy
-from relaxpy import relax
-from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError
-from relaxpy.exec.runtime.values import Value
-from relaxpy.script import from_source
 
 COMPILER = shutil.which("cc")
 pytestmark = pytest.mark.skipif(
@@ -73,7 +71,9 @@ def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k", "n"])):
 def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k", "n"])):
     return R.add(x, R.full(s, R.const(2.5, "float32"), "float32"))
 --- a function that calls itself
-def main(x: R.Tensor(("n", 4), "float32"), i: R.Tensor((), "int64")) -> R.Tensor(("n", 4), "float32"):
+def main(
+    x: R.Tensor(("n", 4), "float32"), i: R.Tensor((), "int64")
+) -> R.Tensor(("n", 4), "float32"):
     n = T.int64()
     done = R.less_equal(i, R.const(0, "int64"))
     if done:

@@ -88,9 +88,9 @@ class Function(Instructions):
         self.context: Value | None = None
         """The address of the context of a call (`threads/code.py`) that it gets."""
         self.is_public = False
-        """Whether callers of an exported program call it, so that any CPU can run it."""
+        """True if callers of an exported program call it, so that any CPU can run it."""
         self.task_bytes = 0
-        """What each thread that runs tasks of it needs, after its own memory."""
+        """The memory that each thread needs for tasks of it, after its own memory."""
         self.optimised, self._has_loops = optimised, False
         self.promoted = False
         self.stack = Stack(self)

@@ -137,10 +137,9 @@ def parallel(
     )
     outlined.flags = function.flags
     context, task, slot = outlined.params[:3]
-    if is_exported:  # the memory of all threads is an argument, too
-        captured = [Value(function, POINTER, "%tasks"), *captured]
-    else:
-        outlined.stack.extend("%scratch")
+    memory = Value(function, POINTER, "%tasks")
+    if is_exported:  # the memory of all threads is captured
+        captured = [*captured, memory]
     function.optimised = False  # only the tasks take time
     start = function.length()
     block = function.stack.shared(sum(map(_words, captured)))
@@ -151,13 +150,12 @@ def parallel(
         inside.append(outlined.load(value.type, source, 8))
         inside[-1].multiple = value.multiple
         offset += _words(value)
-    if is_exported:
-        memory, *inside = inside
-        place = outlined.slot()
-        outlined.stack.extend("%scratch", place)
+    place = outlined.slot() if is_exported else None
+    outlined.stack.extend("%scratch", place)
+    memory = inside.pop() if is_exported else memory
     body(outlined, task, slot, *inside)
     outlined.ret()
-    if is_exported:
+    if place is not None:
         elsewhere = [*place]  # what follows the address of the memory there
         place.clear()
         share = outlined.at(place, lambda: slot * outlined.stack.more)

@@ -72,7 +72,7 @@ def possible(frame: Values, tensors: Iterable[Tensor]) -> list[Value]:
 
 
 class Exported(Protocol):
-    """What the functions of an exported program share."""
+    """The errors and the weights that the functions of an exported program share."""
 
     def number_of(self, check: Check | Assertion) -> int:
         """The number of the error of a check."""
@@ -242,7 +242,7 @@ class RegionEmitter:
         return self.function.call(self.kernels[call], I32, *arguments)
 
     def _given_memory(self) -> list[Value]:
-        """What exported functions get from their caller: memory, and the context of the call."""
+        """The memory and the context that exported functions get from their caller."""
         assert self.function.context is not None
         return [self.rest, self.function.context]
 

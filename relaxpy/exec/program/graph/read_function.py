@@ -193,7 +193,7 @@ class GraphReader:
             case rx.Call(op=Op(name="relax.shape_to_tensor"), args=[shape]):
                 return self._filling(self._value(shape))
             case rx.Call(op=Op(name="relax.assert_op"), args=[test, *_], attrs=attrs):
-                self._steps.append(Assertion(self._condition(test), attrs["format"]))
+                self._steps.append(Assertion(self._condition(test), str(attrs["format"])))
                 return ()
             case rx.Call(op=Op(name="relax.tensor_to_shape"), args=[arg]):
                 return elements(self._read(self._value(arg)))

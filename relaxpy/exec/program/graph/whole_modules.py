@@ -43,7 +43,7 @@ class GraphBackend(NativeBackend):
     """Compiles the PrimFuncs and the Relax functions of one module."""
 
     runs_once = False
-    """Whether nothing runs the steps of a function again where native code refuses its data."""
+    """True if nothing runs the steps of a function again where native code refuses its data."""
 
     def __init__(self, *, as_written: bool = False) -> None:
         super().__init__(as_written=as_written)
