@@ -54,6 +54,7 @@ class Continuation:
         end = self._stop_in(text)
         if request.error is None:
             ended = end is not None or (request.tokens and request.tokens[-1] in request.stop)
+            ended = ended or (request.form is not None and request.form.is_whole)
             full = len(request.tokens) == request.max_tokens
             self.reason = "stop" if ended else "length" if full else None
         return text[:end]

@@ -15,6 +15,7 @@ import numpy as np
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
+from relaxpy.plugins.llm.structured import Follower, Form
 
 
 @dataclass(eq=False)
@@ -41,6 +42,8 @@ class Request:
     """For each token that of it, and the most probable ones with theirs."""
     error: Exception | None = None
     """Why it ended, if no token could be chosen."""
+    form: Follower | None = field(default=None, repr=False)
+    """The form that its text has, if it has to have one."""
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -118,10 +121,11 @@ class Engine:
         max_tokens: int = 100,
         stop: Collection[int] = (),
         logprobs: int | None = None,
+        form: Form | None = None,
     ) -> Request:
         """A new request, which ends after `max_tokens` or a token of `stop`.
 
-        `logprobs` asks for those of the chosen tokens, and of so many of the most probable ones.
+        Its tokens are of the `form`, and it ends where nothing more may come. `logprobs` asks for those of the chosen tokens, and of so many of the most probable ones.
 
         Errors:
             ModelError: the prompt is empty, has tokens that the model does not know, or is too
@@ -148,6 +152,7 @@ class Engine:
         if logprobs is not None and not (type(logprobs) is int and 0 <= logprobs <= words):
             raise ParameterError.of("logprobs", logprobs, f"an integer from 0 to {words}")
         request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
+        request.form = None if form is None else form.begin()
         self.waiting.append(request)
         return request
 
@@ -168,7 +173,11 @@ class Engine:
                 sampling = request.sampling
                 before = request.all_tokens if sampling.repetition_penalty != 1 else ()
                 random = request.random if sampling.temperature else None
-                token = sampling.choose(request.scores, before, random, request.tokens)
+                form = request.form
+                allowed = None if form is None else form.allowed()
+                token = sampling.choose(request.scores, before, random, request.tokens, allowed)
+                if form is not None:
+                    form.add(token)
                 if request.top is not None:
                     request.logprobs.append(_logprobs(request.scores, token, request.top))
             except Exception as error:  # the request ends with it, the others go on
@@ -178,7 +187,8 @@ class Engine:
             request.scores = None
             request.tokens.append(token)
             chosen.append((request, token))
-            if token in request.stop or len(request.tokens) == request.max_tokens:
+            is_full = len(request.tokens) == request.max_tokens
+            if is_full or token in request.stop or (form is not None and form.is_whole):
                 self.remove(request)
         return chosen
 

@@ -22,6 +22,7 @@ from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.engine import Engine, Request
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
 from relaxpy.plugins.llm.sampling import Sampling
+from relaxpy.plugins.llm.structured import FORMS, Form, Forms
 from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.tokens import Tokenizer
 from relaxpy.support.entry import user_facing
@@ -91,7 +92,9 @@ class LanguageModel:
     tokens. The options of `generate` and `stream` are `max_tokens` and `stop`, one text or several,
     and those of `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty,
     presence_penalty, frequency_penalty and logit_bias; one that is None is as if it were not given.
-    Without a temperature the most probable token is taken.
+    Without a temperature the most probable token is taken. The text has a form with `schema` (a
+    JSON schema, or a model of pydantic), `grammar` (of llama.cpp), `regex` or `choice` (texts).
+    `variables` are those that the chat template may name besides the messages.
     """
 
     def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
@@ -123,6 +126,11 @@ class LanguageModel:
             return ends_of_turns(self.decoder.config, self.tokenizer)
         except ModelError:  # without a tokenizer, prompts are tokens
             return self.decoder.config.stop
+
+    @cached_property
+    def forms(self) -> Forms:
+        """The forms that answers may have. Errors: ModelError if a package is missing."""
+        return Forms(self.tokenizer, self.decoder.config.vocabulary, self.ends)
 
     @property
     def notes(self) -> list[str]:
@@ -196,16 +204,20 @@ class LanguageModel:
         max_tokens: int | None = None,
         stop: object = None,
         logprobs: int | None = None,
-        **sampling: Any,
+        form: Form | None = None,
+        **options: Any,
     ) -> Continuation:
         """A new request, whose text the continuation has; `step` brings it on.
+
+        `options` are those of `Sampling`, and one of `FORMS` in place of a compiled `form`.
 
         Errors:
             ModelError: the prompt or an option is not such, or there is no room for them.
         """
-        unknown = sampling.keys() - Sampling.__dataclass_fields__.keys()
+        options = {name: value for name, value in options.items() if value is not None}
+        unknown = options.keys() - Sampling.__dataclass_fields__.keys() - {*FORMS}
         if unknown:
-            known = ("max_tokens", "stop", "logprobs", *Sampling.__dataclass_fields__)
+            known = ("max_tokens", "stop", "logprobs", *FORMS, *Sampling.__dataclass_fields__)
             raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
@@ -223,12 +235,14 @@ class LanguageModel:
                 f"the prompt has {len(tokens)} tokens, and {max_tokens} more are too many: "
                 f"a sequence has at most {self.decoder.context}"
             )
-        chosen = Sampling(**{name: v for name, v in sampling.items() if v is not None})
+        if wanted := {name: options.pop(name) for name in FORMS if name in options}:
+            form = self.forms.form(wanted)
+        chosen = Sampling(**options)
         words = self.decoder.config.vocabulary
         if (most := max(chosen.logit_bias, default=0)) >= words:
             raise ParameterError.of("logit_bias", most, f"tokens from 0 to {words - 1}")
         # It only enters a queue, which needs no turn.
-        request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
+        request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs, form)
         return Continuation(request, self.tokenizer, texts)
 
     def step(self) -> None:
@@ -249,7 +263,9 @@ class LanguageModel:
     @overload
     def generate(self, prompts: Sequence[Prompt], **options: Any) -> list[str]: ...
     @user_facing
-    def generate(self, prompts: Any, **options: Any) -> str | list[str]:
+    def generate(
+        self, prompts: Any, *, variables: Mapping[str, Any] | None = None, **options: Any
+    ) -> str | list[str]:
         """The text that continues a prompt, or answers messages; a list of them for several.
 
         Errors:
@@ -257,7 +273,10 @@ class LanguageModel:
                 chosen.
         """
         several = _is_list_of_prompts(prompts)
-        listed = [self.tokens(prompt) for prompt in (prompts if several else [prompts])]
+        listed = [
+            self.tokens(prompt, variables=variables)
+            for prompt in (prompts if several else [prompts])
+        ]
         started: list[Continuation] = []
         try:
             started.extend(self.start(tokens, **options) for tokens in listed)
@@ -268,9 +287,11 @@ class LanguageModel:
         return texts if several else texts[0]
 
     @user_facing
-    def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
+    def stream(
+        self, prompt: Prompt, *, variables: Mapping[str, Any] | None = None, **options: Any
+    ) -> Iterator[str]:
         """The same text as that of `generate`, in pieces as they come."""
-        continuation = self.start(self.tokens(prompt), **options)
+        continuation = self.start(self.tokens(prompt, variables=variables), **options)
 
         def pieces() -> Iterator[str]:
             try:
