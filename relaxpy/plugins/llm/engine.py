@@ -125,7 +125,8 @@ class Engine:
     ) -> Request:
         """A new request, which ends after `max_tokens` or a token of `stop`.
 
-        Its tokens are of the `form`, and it ends where nothing more may come. `logprobs` asks for those of the chosen tokens, and of so many of the most probable ones.
+        Its text is of the `form`, and it ends where nothing more may come. `logprobs` asks for
+        those of the chosen tokens, and of so many of the most probable ones.
 
         Errors:
             ModelError: the prompt is empty, has tokens that the model does not know, or is too

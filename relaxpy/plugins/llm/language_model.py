@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from numbers import Integral
@@ -23,7 +23,7 @@ from relaxpy.plugins.llm.engine import Engine, Request
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.structured import FORMS, Form, Forms
-from relaxpy.plugins.llm.template import ChatTemplate
+from relaxpy.plugins.llm.template import ChatTemplate, Messages
 from relaxpy.plugins.llm.tokens import Tokenizer
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
@@ -172,8 +172,7 @@ class LanguageModel:
         if not len(prompt):
             raise ModelError("a prompt is a text, messages or tokens, found an empty list")
         if isinstance(prompt[0], Mapping):
-            text = self.template.render(prompt, variables=variables)  # type: ignore[arg-type]
-            return self._encoded(text, is_rendered=True)
+            return self.conversation(prompt, variables)[0]  # type: ignore[arg-type]
         tokens = []
         for token in prompt:
             try:
@@ -184,6 +183,13 @@ class LanguageModel:
                     hint="lists of prompts are for generate and embed",
                 ) from None
         return tokens
+
+    def conversation(
+        self, messages: Messages, variables: Mapping[str, Any] | None = None
+    ) -> tuple[list[int], str]:
+        """The tokens of messages, and their text. Errors: as of `tokens`."""
+        text = self.template.render(messages, variables=variables)
+        return self._encoded(text, is_rendered=True), text
 
     def _encoded(self, text: str, **options: Any) -> list[int]:
         """The tokens of a text that is not longer than any that fits the context."""
@@ -205,11 +211,13 @@ class LanguageModel:
         stop: object = None,
         logprobs: int | None = None,
         form: Form | None = None,
+        shown: Iterable[str] = (),
         **options: Any,
     ) -> Continuation:
         """A new request, whose text the continuation has; `step` brings it on.
 
-        `options` are those of `Sampling`, and one of `FORMS` in place of a compiled `form`.
+        `options` are those of `Sampling`, and one of `FORMS` in place of a compiled `form`. The
+        text has the names of tokens that are `shown`, even though they control the model.
 
         Errors:
             ModelError: the prompt or an option is not such, or there is no room for them.
@@ -243,7 +251,7 @@ class LanguageModel:
             raise ParameterError.of("logit_bias", most, f"tokens from 0 to {words - 1}")
         # It only enters a queue, which needs no turn.
         request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs, form)
-        return Continuation(request, self.tokenizer, texts)
+        return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
 
     def step(self) -> None:
         """Bring all requests on by one call of the model; those that fail end with their errors."""

@@ -13,9 +13,19 @@ from uuid import uuid4
 
 import numpy as np
 
+from relaxpy.plugins.llm.answer_parts import (
+    Layout,
+    Splitter,
+    Style,
+    Thoughts,
+    Tool,
+    chosen_tools,
+    tools_of,
+)
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.structured import Form
 from relaxpy.plugins.llm.worker import Piece
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.missing import nearest
@@ -89,6 +99,8 @@ class Asked:
     seed: int | None
     ignored: list[str]
     """The names of fields that nobody knows."""
+    layout: Layout | None = None
+    """The parts of the answer, if it may have others than its text."""
 
     def begin(self, model: LanguageModel) -> list[Continuation]:
         """Start all choices. Errors: ModelError; then none is started."""
@@ -123,7 +135,6 @@ _IGNORED: Final = {
 }
 """Fields that have no effect on an answer."""
 _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
-    "response_format": ({"type": "text"},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),
@@ -140,18 +151,30 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     **dict.fromkeys(("ignore_eos", "continue_final_message", "use_beam_search"), (False,)),
     **dict.fromkeys(("skip_special_tokens", "add_generation_prompt"), (True,)),
     **dict.fromkeys(("stop_token_ids", "bad_words", "images", "documents"), ([],)),
-    **dict.fromkeys(("grammar", "format", "template", "chat_template", "system"), ("",)),
+    **dict.fromkeys(("format", "template", "chat_template", "system"), ("",)),
     **dict.fromkeys(("n_predict", "max_new_tokens", "truncate_prompt_tokens"), (-1,)),
-    **dict.fromkeys(("json_schema", "guided_json", "guided_regex", "guided_choice"), ()),
-    **dict.fromkeys(("guided_grammar", "structured_outputs", "dimensions", "thinking"), ()),
     **dict.fromkeys(("audio", "prediction", "web_search_options", "lora", "adapter"), ()),
+    **dict.fromkeys(("dimensions", "thinking"), ()),
 }
-"""Fields that change an answer, and their only supported values, which change nothing."""
+"""Fields that change an answer, and their only supported values, which change nothing.
+
+Tools are supported in conversations.
+"""
+_FORMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("response_format", "json_schema", "guided_json"), "schema"),
+    **dict.fromkeys(("grammar", "guided_grammar"), "grammar"),
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+}
+"""Fields with the form of an answer, and the options of `LanguageModel.start` that they are."""
+_STRUCTURED: Final = {"json": "schema", "regex": "regex", "choice": "choice", "grammar": "grammar"}
+"""The same of the entries of the field `structured_outputs`."""
+_TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
 _OWN: Final = {"model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs"} | {
     *("max_tokens", "max_completion_tokens", "top_logprobs")
 }
-_VARIABLES: Final = ("chat_template_kwargs", "reasoning_effort")
-"""Fields with variables of chat templates: a table of them, and one."""
+_VARIABLES: Final = ("chat_template_kwargs", "enable_thinking", "reasoning_effort")
+"""Fields with variables of chat templates: a table of them, and single ones."""
 _PROMPTS: Final = {"messages", "prompt", "input"}
 
 
@@ -163,12 +186,18 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         ModelError: the prompt or an option is not such.
     """
     prompt_name = "messages" if kind == "chat" else "prompt"
-    known = {prompt_name, *_SAMPLING, *_OWN, *(_VARIABLES if kind == "chat" else ())}
+    known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS, "structured_outputs"}
+    known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else set()
     fields, ignored = _known_fields(body, known, model)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
+    form = _form(fields)
+    tools, has_to, layout = [], False, None
     if kind == "chat":
-        prompts = [_conversation(fields, model)]
+        listed = tools_of(fields.get("tools", []))
+        tools, has_to = chosen_tools(fields.get("tool_choice"), listed)
+        tokens, layout = _conversation(fields, model, tools)
+        prompts = [tokens]
     else:
         prompts = _prompts(fields[prompt_name], model)
     choices = _taken(fields, "n", int, 1, _MOST_CHOICES)
@@ -187,6 +216,9 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     ):
         raise ParameterError.of("seed", seed, "an integer of 64 bits")
     options["logit_bias"] = _bias(fields)
+    options["shown"] = () if layout is None else layout.marks
+    if form or has_to:
+        options["form"] = _compiled(form, model, layout, tools)
     options["logprobs"] = top = _logprobs(kind, fields)
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
     stream_options = _taken(fields, "stream_options", dict, {})
@@ -200,6 +232,7 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         top is not None,
         seed,
         ignored,
+        layout,
     )
 
 
@@ -348,15 +381,87 @@ def _taken(
 _TYPES: Final = {bool: "true or false", dict: "an object"}
 
 
-def _conversation(fields: Mapping[str, Any], model: LanguageModel) -> list[int]:
+def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
+    """The field that asks for the form of an answer, that option and its value, if there is one.
+
+    Errors:
+        ParameterError: there are several, or one is not such.
+    """
+    found = [
+        (name, kind, fields[name]) for name, kind in _FORMS.items() if fields.get(name, "") != ""
+    ]
+    whole = fields.get("response_format")
+    match whole:
+        case None:
+            pass
+        case {"type": "text"}:
+            del found[0]
+        case {"type": "json_object"}:
+            found[0] = (*found[0][:2], whole.get("schema", {"type": "object"}))
+        case (
+            {"type": "json_schema", "json_schema": {"schema": schema}}
+            | {"type": "json_schema", "schema": schema}  # of llama.cpp
+        ):
+            found[0] = (*found[0][:2], schema)
+        case _:
+            own = '{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}}'
+            expected = f"the type text or json_object, or {own}"
+            raise ParameterError.of("response_format", whole, expected)
+    for name, value in _taken(fields, "structured_outputs", dict, {}).items():
+        if name not in _STRUCTURED:
+            raise ParameterError.of("structured_outputs", name, f"one of {', '.join(_STRUCTURED)}")
+        found.append(("structured_outputs", _STRUCTURED[name], value))
+    if len(found) > 1:
+        names = [name for name, _, _ in found]
+        raise ParameterError.of(names[1], names, "a single form of an answer")
+    return found[0] if found else None
+
+
+def _compiled(
+    form: tuple[str, str, Any] | None,
+    model: LanguageModel,
+    layout: Layout | None,
+    tools: Sequence[Tool],
+) -> Form:
+    """The form of an answer, or of calls of tools. Errors: ParameterError."""
+    name, given = ("tools", {}) if form is None else (form[0], {form[1]: form[2]})
+    calls = thoughts = None
+    if layout is not None:
+        thoughts = layout.thoughts
+        if layout.style is not None:
+            calls = partial(layout.style.lark, tools, several=layout.most > 1)
+    try:
+        return model.forms.form(given, thoughts, calls)
+    except ParameterError as error:
+        error.param = name
+        raise
+
+
+def _conversation(
+    fields: Mapping[str, Any], model: LanguageModel, tools: Sequence[Tool]
+) -> tuple[list[int], Layout | None]:
+    """The tokens of a conversation, and the parts that its answer may have, if it has others."""
     messages = fields["messages"]
     if not isinstance(messages, list) or not messages:
         raise ParameterError.of("messages", messages, "a list of messages")
     variables = dict(_taken(fields, "chat_template_kwargs", dict, {}))
-    if "reasoning_effort" in fields:
-        variables.setdefault("reasoning_effort", fields["reasoning_effort"])
+    for name in ("enable_thinking", "reasoning_effort"):
+        if name in fields:
+            variables.setdefault(name, fields[name])
+    style = Style.of(model.template.text) if tools else None
+    if tools:
+        if style is None:
+            message = f"the chat template of {model.name} takes no tools"
+            raise ApiError(400, message, param="tools", code="unsupported_value")
+        variables["tools"] = fields["tools"]
+    several = _taken(fields, "parallel_tool_calls", bool, True)
     try:
-        return model.tokens(messages, variables=variables)
+        tokens, text = model.conversation(messages, variables)
+        thoughts = Thoughts.of(model.template.text, text)
+        if thoughts is None and style is None:
+            return tokens, None
+        names = frozenset(tool.name for tool in tools)
+        return tokens, Layout(thoughts, style, names, 1 << 30 if several else 1)
     except ParameterError:
         raise
     except ContextError as error:
@@ -441,6 +546,9 @@ class Answer:
     def __init__(self, what: Asked, model: LanguageModel, started: Sequence[Continuation]) -> None:
         self.what, self.model, self.started = what, model, started
         chunk = ".chunk" if what.stream else ""
+        self._splitters = [what.layout and Splitter(what.layout) for _ in started]
+        self._calls = [0] * len(started)
+        """How many calls of tools each choice has."""
         self._lengths = [0] * len(started)
         """How many characters the tokens of each choice have whose logprobs were returned."""
         prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
@@ -463,12 +571,17 @@ class Answer:
         """The body of an answer that is not streamed."""
         choices = []
         for index, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
-            choice: dict[str, Any] = {"index": index, "finish_reason": reason}
+            choice: dict[str, Any] = {"index": index}
             tokens = range(self.started[index].read)
             if self.what.kind == "chat":
-                choice["message"] = {"role": "assistant", "content": text, "refusal": None}
+                own = self._parts(index, text, is_last=True)
+                for call in own.get("tool_calls", ()):
+                    del call["index"]
+                own.setdefault("content", None if "tool_calls" in own else "")
+                choice["message"] = {"role": "assistant", "refusal": None, **own}
             else:
                 choice["text"] = text
+            choice["finish_reason"] = self._reason(index, reason)
             choice["logprobs"] = self._logprobs(index, tokens)
             choices.append(json.dumps(choice))
         return f'{self._head}{", ".join(choices)}], "usage": {json.dumps(self.usage())}}}'
@@ -482,15 +595,38 @@ class Answer:
 
     def chunk(self, piece: Piece) -> str:
         """The event of a piece of a choice."""
-        text = json.dumps(piece.text)
         if self.what.kind == "chat":
-            content = f'"content": {text}' if piece.text else ""
-            own = f'"delta": {{{content}}}'
+            parts = self._parts(piece.index, piece.text, is_last=piece.is_last)
+            own = f'"delta": {json.dumps(parts)}'
         else:
-            own = f'"text": {text}'
+            own = f'"text": {json.dumps(piece.text)}'
         logprobs = self._logprobs(piece.index, piece.tokens)
         own += ', "logprobs": ' + ("null" if logprobs is None else json.dumps(logprobs))
-        return self._event(piece.index, own, piece.reason)
+        return self._event(piece.index, own, self._reason(piece.index, piece.reason))
+
+    def _parts(self, index: int, text: str, *, is_last: bool) -> dict[str, Any]:
+        """The fields of a message with the next piece of its text."""
+        splitter = self._splitters[index]
+        if splitter is None:
+            return {"content": text} if text else {}
+        found: dict[str, Any] = {}
+        for part in [*splitter.add(text), *(splitter.end() if is_last else ())]:
+            if part.kind == "call":
+                call = {
+                    "index": self._calls[index],
+                    "id": uuid4().hex[:9],  # of nine letters, as templates of Mistral want it
+                    "type": "function",
+                    "function": {"name": part.name, "arguments": part.text},
+                }
+                found.setdefault("tool_calls", []).append(call)
+                self._calls[index] += 1
+            else:
+                name = "content" if part.kind == "content" else "reasoning_content"
+                found[name] = found.get(name, "") + part.text
+        return found
+
+    def _reason(self, index: int, reason: str | None) -> str | None:
+        return "tool_calls" if reason == "stop" and self._calls[index] else reason
 
     def last(self) -> str:
         """The events after the text: the usage, if it was asked for, and the end."""

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from relaxpy.plugins.llm.config import ModelError
+from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.language_model import LanguageModel
 from relaxpy.plugins.llm.openai_api import (
     Answer,
@@ -464,6 +464,8 @@ async def _whole(job: Job) -> tuple[list[str], list[str | None]]:
 
 
 def _failure(error: Exception) -> ApiError:
+    if isinstance(error, ParameterError):  # the form that it asks for
+        return error_of(error)
     return ApiError(500, f"no answer can be computed: {error}")
 
 

@@ -11,11 +11,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from relaxpy.plugins.llm.config import ModelError, ParameterError, shown
+from relaxpy.plugins.llm.answer_parts import SPACES, Thoughts
+from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.gbnf import lark_of_gbnf
 from relaxpy.plugins.llm.tokens import Tokenizer
 from relaxpy.support.dataclass import dataclass
@@ -23,8 +24,6 @@ from relaxpy.support.dataclass import dataclass
 _T = TypeVar("_T")
 FORMS: Final = ("schema", "grammar", "regex", "choice")
 """The options that ask for a form: a JSON schema, a grammar of llama.cpp, an expression, texts."""
-Thoughts: TypeAlias = tuple[str, str, Literal["open", "may open"]]
-"""Texts that begin and end what is thought before an answer, and whether the prompt began it."""
 _LONGEST: Final = 64 * 1024
 """The most characters of a form."""
 _MOST_REFERENCES: Final = 500
@@ -42,8 +41,6 @@ _LIMITS: Final = {
     "max_grammar_size": 100_000,
     "verbose_errors": False,
 }
-_WHITESPACE: Final = r" |\n[ \t]{0,20}"
-"""What may stand where JSON has whitespace, since models may write that for ever."""
 
 
 def require_llguidance() -> Any:
@@ -114,7 +111,9 @@ class Forms:
         self._package, self.words = require_llguidance(), words
         ends = sorted(token for token in ends if token < words)
         if not ends:
-            raise ModelError("the model has no token that ends a text, which answers of a form need")
+            raise ModelError(
+                "the model has no token that ends a text, which answers of a form need"
+            )
         count = max(words, tokenizer.own.get_vocab_size())
         try:
             self._tokens = self._package.LLTokenizer(
@@ -127,8 +126,16 @@ class Forms:
         self._kept: OrderedDict[str, Form] = OrderedDict()
         self._turn = threading.Lock()
 
-    def form(self, given: Mapping[str, Any], thoughts: Thoughts | None = None) -> Form:
-        """The form that one of the options `FORMS` asks for; thoughts may come before the answer.
+    def form(
+        self,
+        given: Mapping[str, Any],
+        thoughts: Thoughts | None = None,
+        calls: Callable[[Callable[[str], str]], str] | None = None,
+    ) -> Form:
+        """The form that one of the options `FORMS`, or calls of tools, or either of them have.
+
+        Thoughts may come before the answer. `calls` writes the rules of a grammar, one of which is
+        that of `calls`, with the texts that a function writes in them.
 
         Errors:
             ParameterError: the value of the option is not such, too large or too complex, or no
@@ -136,42 +143,35 @@ class Forms:
         """
         if len(given) > 1:
             raise _refused([*given][1], f"an answer has one form, found {' and '.join(given)}")
-        [(name, value)] = given.items()
-        try:
-            answer = _GRAMMARS[name](value)
-        except UnicodeEncodeError:  # the package takes no surrogates
-            raise _refused(name, f"{name} has half of a character") from None
-        return self._compiled(name, answer if thoughts is None else self._after(thoughts, answer))
+        name, own = "tools", []
+        for name, value in given.items():
+            try:
+                own = [{"name": "answer", **_GRAMMARS[name](value)}]
+            except UnicodeEncodeError:  # the package takes no surrogates
+                raise _refused(name, f"{name} has half of a character") from None
+        if thoughts is not None or calls is not None or not own:
+            ways = [*(["calls"] if calls is not None else []), *(["@answer"] if own else [])]
+            before = "" if thoughts is None else "thoughts " if thoughts.is_open else "thoughts? "
+            rules = [f"start: {before}({' | '.join(ways)})"]
+            rules += [] if thoughts is None else [self._rule_of(thoughts)]
+            rules += [] if calls is None else [calls(self._literal)]
+            own.insert(0, {"lark_grammar": "\n".join(rules)})
+        return self._compiled(name, json.dumps({"grammars": own}))
 
-    def calls(self, lark: str) -> Form:
-        """The form of calls of tools. Errors: ParameterError if it is too complex."""
-        return self._compiled("tools", _grammars(lark_grammar=lark))
-
-    def literal(self, text: str) -> str:
+    def _literal(self, text: str) -> str:
         """A text in a rule of a grammar, which may be a token that stands for itself."""
         token = self._tokenizer.own.token_to_id(text)
         if token is not None and token < self.words and self._tokens.is_special_token(token):
             return f"<[{token}]>"
         return json.dumps(text)
 
-    def thoughts(self, thoughts: Thoughts, name: str = "thoughts") -> str:
-        """The rule of a grammar for what is thought, with the lines that are empty after it."""
-        begin, end, state = thoughts
-        opened = "" if state == "open" else f"{self.literal(begin)} "
-        closed = self.literal(end)
-        if closed.startswith("<"):
-            return f"{name}: {opened}/(?s:.*)/ {closed} /\\n{{0,2}}/"
-        return (
-            f"{name}: {opened}{name}_text /\\n{{0,2}}/\n{name}_text[suffix={closed}]: /(?s:.*)/"
-        )
-
-    def _after(self, thoughts: Thoughts, answer: str) -> str:
-        """The grammars of an answer that comes after thoughts."""
-        own = json.loads(answer)["grammars"]
-        mark = "" if thoughts[2] == "open" else "?"
-        top = f"start: thoughts{mark} @answer\n{self.thoughts(thoughts)}"
-        own[0]["name"] = "answer"
-        return json.dumps({"grammars": [{"lark_grammar": top}, *own]})
+    def _rule_of(self, thoughts: Thoughts) -> str:
+        """The rule of a grammar for what is thought, and the ends of lines after it."""
+        begin = "" if thoughts.is_open else f"{self._literal(thoughts.begin)} "
+        end = self._literal(thoughts.end)
+        if end.startswith("<"):
+            return f"thoughts: {begin}/(?s:.*)/ {end} /\\n{{0,2}}/"
+        return f"thoughts: {begin}thought /\\n{{0,2}}/\nthought[suffix={end}]: /(?s:.*)/"
 
     def _compiled(self, name: str, grammar: str) -> Form:
         if len(grammar) > 2 * _LONGEST:  # which is written with escapes
@@ -209,7 +209,7 @@ class Forms:
                 left -= 1
                 if left < 0:
                     return path
-                trial = _grammars(json_schema={**shared, **child})
+                trial = json.dumps({"grammars": [{"json_schema": {**shared, **child}}]})
                 if message == _short(
                     self._package.LLMatcher.validate_grammar(trial, limits=self._limits)
                 ):
@@ -268,47 +268,43 @@ def _short(message: str) -> str:
     return re.split(r"\n +1 \| start: |\n *while processing ", message)[0].strip()[:1000]
 
 
-def _grammars(**grammar: Any) -> str:
-    return json.dumps({"grammars": [grammar]})
-
-
-def _of_schema(schema: Any) -> str:
+def _of_schema(schema: Any) -> dict[str, Any]:
     if hasattr(schema, "model_json_schema"):  # a model of pydantic
         schema = schema.model_json_schema()
     try:
         if isinstance(schema, str) and len(schema) <= _LONGEST:
             schema = json.loads(schema)
         if isinstance(schema, Mapping):
-            own = {"whitespace_pattern": _WHITESPACE, **schema.get("x-guidance", {})}
-            return _grammars(json_schema={**schema, "x-guidance": own})
+            own = {"whitespace_pattern": SPACES, **schema.get("x-guidance", {})}
+            return {"json_schema": {**schema, "x-guidance": own}}
     except (TypeError, ValueError, RecursionError) as error:
         raise _refused("schema", f"schema is not one of JSON: {error}") from None
     expected = "a JSON schema, which is an object, or a model of pydantic"
     raise ParameterError.of("schema", schema, expected)
 
 
-def _of_grammar(grammar: Any) -> str:
+def _of_grammar(grammar: Any) -> dict[str, Any]:
     if not isinstance(grammar, str) or len(grammar) > _LONGEST:
         raise ParameterError.of("grammar", grammar, f"at most {_LONGEST} characters of GBNF")
-    return _grammars(lark_grammar=lark_of_gbnf(grammar))
+    return {"lark_grammar": lark_of_gbnf(grammar)}
 
 
-def _of_regex(regex: Any) -> str:
+def _of_regex(regex: Any) -> dict[str, Any]:
     if not isinstance(regex, str) or len(regex) > _LONGEST:
         raise ParameterError.of("regex", regex, f"an expression of at most {_LONGEST} characters")
-    # All of an answer matches, so that anchors at the ends change nothing; digits are those of JSON.
+    # All of an answer matches, so that anchors at its ends change nothing.
     regex = re.sub(r"(?<!\\)((?:\\\\)*)\$$", r"\1", regex.removeprefix("^"))
-    return _grammars(lark_grammar=f"start: /{require_llguidance().regex_to_lark(regex, 'd')}/")
+    return {"lark_grammar": f"start: /{require_llguidance().regex_to_lark(regex, 'd')}/"}
 
 
-def _of_choice(choice: Any) -> str:
+def _of_choice(choice: Any) -> dict[str, Any]:
     is_right = isinstance(choice, (list, tuple)) and choice
     if not is_right or not all(isinstance(text, str) and text for text in choice):
         raise ParameterError.of("choice", choice, "a list of texts")
-    return _grammars(lark_grammar=f"start: {' | '.join(map(json.dumps, choice))}")
+    return {"lark_grammar": f"start: {' | '.join(map(json.dumps, choice))}"}
 
 
-_GRAMMARS: Final[Mapping[str, Callable[[Any], str]]] = {
+_GRAMMARS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
     "schema": _of_schema,
     "grammar": _of_grammar,
     "regex": _of_regex,
