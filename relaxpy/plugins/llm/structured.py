@@ -276,7 +276,8 @@ def _of_schema(schema: Any) -> dict[str, Any]:
             schema = json.loads(schema)
         if isinstance(schema, Mapping):
             own = {"whitespace_pattern": SPACES, **schema.get("x-guidance", {})}
-            return {"json_schema": {**schema, "x-guidance": own}}
+            text = json.dumps({**schema, "x-guidance": own})
+            return {"json_schema": json.loads(text)}  # of this moment, and of JSON
     except (TypeError, ValueError, RecursionError) as error:
         raise _refused("schema", f"schema is not one of JSON: {error}") from None
     expected = "a JSON schema, which is an object, or a model of pydantic"

@@ -273,6 +273,54 @@ def test_logprobs_of_tokens_with_the_same_text(running: Running, lm: Any) -> Non
         assert list(row.values()) == sorted(row.values(), reverse=True)
 
 
+def test_answers_have_the_form_that_is_asked_for(running: Running, lm: Any) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    pytest.importorskip("llguidance")
+    closed = pydantic.ConfigDict(extra="forbid")
+    person = pydantic.create_model("Person", age=(int, ...), is_cat=(bool, ...), __config__=closed)
+    client = running.client()
+    asked: dict[str, Any] = {"model": "tiny", "messages": HELLO, "seed": 4}
+    answer = client.chat.completions.parse(response_format=person, **asked)
+    assert isinstance(answer.choices[0].message.parsed, person)
+    assert answer.choices[0].finish_reason == "stop"
+    form = {
+        "type": "json_schema",
+        "json_schema": {"name": "x", "schema": person.model_json_schema()},
+    }
+    stream = client.chat.completions.create(response_format=form, stream=True, **asked)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+    assert person.model_validate_json(text) == answer.choices[0].message.parsed
+    assert text == lm.generate(HELLO, schema=person, temperature=1, seed=4, max_tokens=100)
+    schema, grammar = {"enum": ["a", [1]]}, 'root ::= "a" [bc]+ "d"'
+    for fields, pattern in (
+        ({"response_format": {"type": "json_object", "schema": schema}}, r'"a"|\[\s*1\s*\]'),
+        ({"json_schema": schema}, r'"a"|\[\s*1\s*\]'),
+        ({"guided_json": json.dumps(schema)}, r'"a"|\[\s*1\s*\]'),
+        ({"structured_outputs": {"json": schema}}, r'"a"|\[\s*1\s*\]'),
+        ({"grammar": grammar}, "a[bc]+d"),
+        ({"guided_grammar": grammar}, "a[bc]+d"),
+        ({"structured_outputs": {"grammar": grammar}}, "a[bc]+d"),
+        ({"guided_regex": "a[bc]+d"}, "a[bc]+d"),
+        ({"structured_outputs": {"regex": "a[bc]+d"}}, "a[bc]+d"),
+        ({"guided_choice": ["yes", "no"]}, "yes|no"),
+        ({"structured_outputs": {"choice": ["yes", "no"]}}, "yes|no"),
+    ):
+        for path in ("completions", "chat/completions"):
+            prompt = {"prompt": "the cat"} if path == "completions" else {"messages": HELLO}
+            body = {**prompt, **fields, "n": 2, "max_tokens": 50, "seed": 1}
+            found = httpx.post(f"{running.url}/v1/{path}", json=body).json()["choices"]
+            for choice in found:
+                text = choice["text"] if path == "completions" else choice["message"]["content"]
+                assert re.fullmatch(pattern, text), fields
+                assert choice["finish_reason"] == "stop"
+    [choice] = client.chat.completions.create(
+        response_format={"type": "json_object"}, max_tokens=2, **asked
+    ).choices
+    assert (choice.finish_reason, choice.message.content[0]) == ("length", "{")
+    wait_until_idle(lm)
+
+
+JSON = {"type": "json_schema"}
 NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
 
 
@@ -297,15 +345,22 @@ NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
         ({"stop": "x" * 1001}, 400, "stop cannot be 'x"),
         ({"seed": 1 << 64}, 400, "seed cannot be 18446744073709551616"),
         ({"messages": [{"role": "user", "content": "a" * 999}]}, 400, "context length"),
-        ({"response_format": {"type": "json_object"}}, 400, "response_format is not supported"),
-        ({"tools": [{"type": "function"}]}, 400, "tools is not supported"),
+        ({"response_format": {"type": "xml"}}, 400, "response_format cannot be {'type': 'xml'}"),
+        ({"response_format": JSON | {"json_schema": {"schema": 1}}}, 400, "schema cannot be 1"),
+        ({"structured_outputs": {"xml": 1}}, 400, "structured_outputs cannot be 'xml', expected"),
+        ({"guided_regex": "a", "response_format": JSON}, 400, "response_format cannot be"),
+        ({"guided_regex": "a", "grammar": "b"}, 400, "expected a single form of an answer"),
+        ({"guided_regex": "a("}, 400, "unclosed group"),
+        ({"grammar": "root ::= b"}, 400, "grammar: line 1, column 10: there is no rule 'b'"),
+        ({"json_schema": {"type": "strin"}}, 400, "schema cannot be followed at #: Invalid"),
+        ({"tools": [{"type": "function"}]}, 400, "tools cannot be"),
         ({"logit_bias": {"x": 1}}, 400, "logit_bias cannot be"),
         ({"top_logprobs": 99, "logprobs": True}, 400, "top_logprobs cannot be 99"),
         ({"messages": [{"role": "assistant", "content": None}]}, 400, "content of a message is a"),
         ({"temprature": 1}, 400, "there is no parameter 'temprature', did you mean temperature"),
         ({"prompt": "a"}, 400, "there is no parameter 'prompt' here"),
         ({"typical_p": 0.5}, 400, "typical_p is not supported"),
-        ({"guided_json": {}}, 400, "guided_json is not supported"),
+        ({"guided_json": []}, 400, "schema cannot be"),
         ({"chat_template_kwargs": 1}, 400, "chat_template_kwargs cannot be 1, expected an object"),
         ({"logit_bias": {"286": 1}}, 400, "logit_bias cannot be 286, expected tokens from 0 to 2"),
         *(({name: 10**400}, 400, f"{name} cannot be 1000") for name in NUMBERS),
