@@ -34,6 +34,8 @@ class Request:
     """The number of its sequence in the cache, once it has one."""
     read: int = 0
     """How many of its tokens are in the cache."""
+    shared: int = 0
+    """How many of the prompt were there before it began."""
     scores: Any = field(default=None, repr=False)
     """The scores of the next token, once all tokens are in the cache."""
     top: int | None = None
@@ -314,7 +316,7 @@ class Engine:
             self.model.state("fork_sequence", self.cache, parent, sequence, length)
         else:
             self.model.state("add_sequence", self.cache, sequence)
-        request.sequence, request.read = self.free.pop(), length
+        request.sequence, request.read, request.shared = self.free.pop(), length, length
         self.running.append(request)
         for prefix in [p for p in self.kept if p.sequence == parent]:
             if len(prefix.tokens) == length:  # the new sequence has all of it

@@ -89,8 +89,8 @@ class LanguageModel:
     """A language model, which several threads may use; `load` creates it.
 
     A prompt is a text, the messages of a conversation (`[{"role": "user", "content": "..."}]`), or
-    tokens. The options of `generate` and `stream` are `max_tokens` and `stop`, one text or several,
-    and those of `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty,
+    tokens. The options of `generate` and `stream` are `max_tokens`, `stop` (one text or several),
+    `stop_token_ids`, `ignore_eos` (the model's own ends do not end a text), and those of `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty,
     presence_penalty, frequency_penalty and logit_bias; one that is None is as if it were not given.
     Without a temperature the most probable token is taken. The text has a form with `schema` (a
     JSON schema, or a model of pydantic), `grammar` (of llama.cpp), `regex` or `choice` (texts).
@@ -212,6 +212,8 @@ class LanguageModel:
         logprobs: int | None = None,
         form: Form | None = None,
         shown: Iterable[str] = (),
+        stop_token_ids: Sequence[int] | None = None,
+        ignore_eos: bool = False,
         **options: Any,
     ) -> Continuation:
         """A new request, whose text the continuation has; `step` brings it on.
@@ -225,7 +227,8 @@ class LanguageModel:
         options = {name: value for name, value in options.items() if value is not None}
         unknown = options.keys() - Sampling.__dataclass_fields__.keys() - {*FORMS}
         if unknown:
-            known = ("max_tokens", "stop", "logprobs", *FORMS, *Sampling.__dataclass_fields__)
+            known = ("max_tokens", "stop", "stop_token_ids", "ignore_eos", "logprobs")
+            known = (*known, *FORMS, *Sampling.__dataclass_fields__)
             raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
@@ -249,8 +252,13 @@ class LanguageModel:
         words = self.decoder.config.vocabulary
         if (most := max(chosen.logit_bias, default=0)) >= words:
             raise ParameterError.of("logit_bias", most, f"tokens from 0 to {words - 1}")
+        ends = set() if ignore_eos else {*self.ends}
+        for token in stop_token_ids or ():
+            if type(token) is not int or not 0 <= token < words:
+                raise ParameterError.of("stop_token_ids", token, f"tokens from 0 to {words - 1}")
+            ends.add(token)
         # It only enters a queue, which needs no turn.
-        request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs, form)
+        request = self.engine.add(tokens, chosen, max_tokens, ends, logprobs, form)
         return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
 
     def step(self) -> None:

@@ -148,13 +148,13 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     **dict.fromkeys(("typical_p", "tfs_z", "length_penalty"), (1,)),
     **dict.fromkeys(("mirostat", "top_a", "xtc_probability", "dry_multiplier"), (0,)),
     **dict.fromkeys(("dynatemp_range", "min_tokens", "n_probs", "prompt_logprobs"), (0,)),
-    **dict.fromkeys(("ignore_eos", "continue_final_message", "use_beam_search"), (False,)),
+    **dict.fromkeys(("continue_final_message", "use_beam_search"), (False,)),
     **dict.fromkeys(("skip_special_tokens", "add_generation_prompt"), (True,)),
-    **dict.fromkeys(("stop_token_ids", "bad_words", "images", "documents"), ([],)),
+    **dict.fromkeys(("bad_words", "images", "documents"), ([],)),
     **dict.fromkeys(("format", "template", "chat_template", "system"), ("",)),
     **dict.fromkeys(("n_predict", "max_new_tokens", "truncate_prompt_tokens"), (-1,)),
     **dict.fromkeys(("audio", "prediction", "web_search_options", "lora", "adapter"), ()),
-    **dict.fromkeys(("dimensions", "thinking"), ()),
+    "thinking": (),
 }
 """Fields that change an answer, and their only supported values, which change nothing.
 
@@ -170,8 +170,9 @@ _FORMS: Final[Mapping[str, str]] = {
 _STRUCTURED: Final = {"json": "schema", "regex": "regex", "choice": "choice", "grammar": "grammar"}
 """The same of the entries of the field `structured_outputs`."""
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
-_OWN: Final = {"model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs"} | {
-    *("max_tokens", "max_completion_tokens", "top_logprobs")
+_OWN: Final = {
+    *("model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs", "top_logprobs"),
+    *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos"),
 }
 _VARIABLES: Final = ("chat_template_kwargs", "enable_thinking", "reasoning_effort")
 """Fields with variables of chat templates: a table of them, and single ones."""
@@ -216,6 +217,8 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     ):
         raise ParameterError.of("seed", seed, "an integer of 64 bits")
     options["logit_bias"] = _bias(fields)
+    options["ignore_eos"] = _taken(fields, "ignore_eos", bool, False)
+    options["stop_token_ids"] = _taken(fields, "stop_token_ids", list, [])
     options["shown"] = () if layout is None else layout.marks
     if form or has_to:
         options["form"] = _compiled(form, model, layout, tools)
@@ -268,24 +271,29 @@ def _known_fields(
 
 
 _MOST_INPUTS: Final = 256
+_OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions"}
 
 
-def asked_embeddings(body: bytes, model: LanguageModel) -> tuple[list[list[int]], bool, list[str]]:
+def asked_embeddings(
+    body: bytes, model: LanguageModel
+) -> tuple[list[list[int]], bool, int, list[str]]:
     """The contents of a request for embeddings.
 
-    These are the tokens of each input, whether embeddings are written in base64, and the names of
-    fields that nobody knows.
+    These are the tokens of each input, whether embeddings are written in base64, the numbers of
+    each that are returned, and the names of fields that nobody knows.
 
     Errors: as of `asked`.
     """
-    fields, ignored = _known_fields(body, {"input", "model", "encoding_format"}, model)
+    fields, ignored = _known_fields(body, _OF_EMBEDDINGS, model)
     if "input" not in fields:
         raise ApiError(400, "input is missing", param="input")
     prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS)
     encoding = fields.get("encoding_format", "float")
     if encoding not in ("float", "base64"):
         raise ParameterError.of("encoding_format", encoding, "float or base64")
-    return prompts, encoding == "base64", ignored
+    width = model.decoder.config.width
+    dimensions = _taken(fields, "dimensions", int, 1, width) if "dimensions" in fields else width
+    return prompts, encoding == "base64", dimensions, ignored
 
 
 def embeddings_body(
@@ -378,7 +386,7 @@ def _taken(
     return value
 
 
-_TYPES: Final = {bool: "true or false", dict: "an object"}
+_TYPES: Final = {bool: "true or false", dict: "an object", list: "a list"}
 
 
 def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
@@ -561,11 +569,18 @@ class Answer:
         self._head = json.dumps(fields)[:-1] + ', "choices": ['
         """The fields that begin all bodies."""
 
-    def usage(self) -> dict[str, int]:
-        """How many tokens were read and chosen."""
+    def usage(self) -> dict[str, Any]:
+        """How many tokens were read and chosen; those of prompts may have been in the cache."""
+        first = self.started[:: self.what.choices]  # of each prompt
+        cached = sum(continuation.request.shared for continuation in first)
         read = sum(map(len, self.what.prompts))
         chosen = sum(continuation.read for continuation in self.started)
-        return {"prompt_tokens": read, "completion_tokens": chosen, "total_tokens": read + chosen}
+        return {
+            "prompt_tokens": read,
+            "completion_tokens": chosen,
+            "total_tokens": read + chosen,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
 
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         """The body of an answer that is not streamed."""

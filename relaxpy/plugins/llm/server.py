@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -64,11 +64,14 @@ def serve(
     *,
     max_tokens: int = 2048,
     queue: int = 64,
+    cors: Sequence[str] = (),
+    log: Callable[[str], object] = lambda line: None,
     ready: Callable[[str], object] = lambda url: None,
 ) -> None:
     """Serve a model until a signal ends it; `ready` gets the address that it listens at.
 
-    Answers have at most `max_tokens`; requests beyond `queue` that wait are refused.
+    Answers have at most `max_tokens`; requests beyond `queue` that wait are refused. Pages of the
+    origins `cors` may use it. `log` gets a line for each request.
 
     Errors:
         ModelError: the packages of the extra `serve` are not installed.
@@ -77,7 +80,8 @@ def serve(
     require_packages()
     import uvicorn
 
-    config = configuration(application(model, host=host, max_tokens=max_tokens, queue=queue))
+    own = {"max_tokens": max_tokens, "queue": queue, "cors": cors, "log": log}
+    config = configuration(application(model, host=host, **own))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
         shown = f"[{host}]" if ":" in host else host
@@ -134,12 +138,15 @@ def application(
     max_tokens: int = 2048,
     queue: int = 64,
     max_body: int = 4 * 1024 * 1024,
+    cors: Sequence[str] = (),
+    log: Callable[[str], object] = lambda line: None,
 ) -> Any:
     """The application, for servers of ASGI. Errors: ModelError if starlette is not installed."""
     try:
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.middleware import Middleware
+        from starlette.middleware.cors import CORSMiddleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
         from starlette.responses import JSONResponse
         from starlette.routing import Route
@@ -165,10 +172,21 @@ def application(
     ]
     # A page of another name that leads to this address is not let in by the browser's user.
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
+    shared = Middleware(
+        CORSMiddleware,
+        allow_origins=list(cors),
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type"],
+    )
     return Starlette(
         routes=routes,
         lifespan=server.lifespan,
-        middleware=[Middleware(_WithHeaders), *([trusted] if host in _LOOPBACK else [])],
+        middleware=[
+            Middleware(_Logged, log),
+            Middleware(_WithHeaders),
+            *([trusted] if host in _LOOPBACK else []),
+            *([shared] if cors else []),
+        ],
         exception_handlers={HTTPException: not_there},  # type: ignore[dict-item]
     )
 
@@ -311,7 +329,7 @@ class _Server:
         """The embeddings of texts, which the engine computes between its steps."""
         from starlette.responses import JSONResponse
 
-        prompts, is_base64, ignored = await self._read(
+        prompts, is_base64, dimensions, ignored = await self._read(
             request, lambda body: asked_embeddings(body, self.model)
         )
         self._note(ignored)
@@ -321,7 +339,8 @@ class _Server:
             for tokens in prompts:
                 if left.done():
                     raise ApiError(499, "the client has left")
-                found.append(await self.worker.call(partial(self.model.embed, tokens)))
+                vector = await self.worker.call(partial(self.model.embed, tokens))
+                found.append(vector[:dimensions])
         finally:
             left.cancel()
         count = sum(map(len, prompts))
@@ -385,6 +404,32 @@ class _Server:
         usage = answer.usage()
         for kind in ("prompt", "completion"):
             self.tokens[kind] += usage[f"{kind}_tokens"]
+
+
+class _Logged:
+    """An application each of whose requests has a line in a log when it has ended."""
+
+    def __init__(self, app: Any, log: Callable[[str], object]) -> None:
+        self.app, self.log = app, log
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, status = time.monotonic(), 499
+
+        async def send_noted(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_noted)
+        finally:
+            client = (scope.get("client") or ["-"])[0]
+            path = scope["path"][:100].encode("unicode_escape").decode()
+            seconds = time.monotonic() - begin
+            self.log(f"{client} {scope['method']} {path} {status} {seconds:.3f} s")
 
 
 class _WithHeaders:
