@@ -114,7 +114,7 @@ class Style:
                 value, at = decoder.raw_decode(text, named.end() if named else at)
                 listed = value if isinstance(value, list) and not named else [value]
                 for one in listed:
-                    call = {"name": named[1], "arguments": one} if named else one
+                    call: Any = {"name": named[1], "arguments": one} if named else one
                     call = call.get("function", call)
                     name = call["name"]
                     arguments = call.get("arguments", call.get("parameters", {}))
@@ -171,6 +171,8 @@ def chosen_tools(choice: Any, tools: Sequence[Tool]) -> tuple[list[Tool], bool]:
             if named := [tool for tool in tools if tool.name == name]:
                 return named, True
             raise ParameterError.of("tool_choice", name, "the name of one of the tools")
+        case _:
+            pass
     expected = "auto, none, required (with tools), or the name of one as an object of OpenAI's API"
     raise ParameterError.of("tool_choice", choice, expected)
 

@@ -195,6 +195,8 @@ def _references(node: Node) -> Iterator[str]:
         case "seq" | "alt", nodes:
             for inner in nodes:
                 yield from _references(inner)
+        case _:
+            pass
 
 
 def _size(node: Node, sizes: dict[str, int]) -> int:
@@ -206,7 +208,8 @@ def _size(node: Node, sizes: dict[str, int]) -> int:
             return _size(inner, sizes)
         case "seq" | "alt", nodes:
             return sum(_size(inner, sizes) for inner in nodes)
-    return 1
+        case _:
+            return 1
 
 
 def _regular(rules: dict[str, Node]) -> set[str]:

@@ -90,11 +90,12 @@ class LanguageModel:
 
     A prompt is a text, the messages of a conversation (`[{"role": "user", "content": "..."}]`), or
     tokens. The options of `generate` and `stream` are `max_tokens`, `stop` (one text or several),
-    `stop_token_ids`, `ignore_eos` (the model's own ends do not end a text), and those of `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty,
-    presence_penalty, frequency_penalty and logit_bias; one that is None is as if it were not given.
-    Without a temperature the most probable token is taken. The text has a form with `schema` (a
-    JSON schema, or a model of pydantic), `grammar` (of llama.cpp), `regex` or `choice` (texts).
-    `variables` are those that the chat template may name besides the messages.
+    `stop_token_ids`, `ignore_eos` (the model's own ends do not end a text), and those of
+    `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty, presence_penalty,
+    frequency_penalty and logit_bias; one that is None is as if it were not given. Without a
+    temperature the most probable token is taken. The text has a form with `schema` (a JSON schema,
+    or a model of pydantic), `grammar` (of llama.cpp), `regex` or `choice` (texts). `variables` are
+    those that the chat template may name besides the messages.
     """
 
     def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
@@ -108,6 +109,11 @@ class LanguageModel:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer. Errors: ModelError if the model has none, or its package is missing."""
         return self._files.tokenizer()
+
+    @property
+    def template_text(self) -> str | None:
+        """The text of the chat template, if the model has one."""
+        return self._files.template
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -227,8 +233,8 @@ class LanguageModel:
         options = {name: value for name, value in options.items() if value is not None}
         unknown = options.keys() - Sampling.__dataclass_fields__.keys() - {*FORMS}
         if unknown:
-            known = ("max_tokens", "stop", "stop_token_ids", "ignore_eos", "logprobs")
-            known = (*known, *FORMS, *Sampling.__dataclass_fields__)
+            others = ("max_tokens", "stop", "stop_token_ids", "ignore_eos", "logprobs")
+            known = (*others, *FORMS, *Sampling.__dataclass_fields__)
             raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)

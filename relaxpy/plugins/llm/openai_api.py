@@ -50,18 +50,16 @@ class ApiError(Exception):
         """The seconds after which clients should ask again, where another try may succeed."""
         return {"retry-after": "1"} if self.status == 429 else {}
 
+    @property
+    def message(self) -> str:
+        """What is wrong, as a text that can be written."""
+        return _encodable(str(self))
+
     def body(self) -> dict[str, Any]:
         """The body, as OpenAI's API has it."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         param = None if self.param is None else _encodable(self.param)
-        return {
-            "error": {
-                "message": _encodable(str(self)),
-                "type": kind,
-                "param": param,
-                "code": self.code,
-            }
-        }
+        return {"error": {"message": self.message, "type": kind, "param": param, "code": self.code}}
 
 
 def _encodable(text: str) -> str:
@@ -193,7 +191,8 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
     form = _form(fields)
-    tools, has_to, layout = [], False, None
+    tools: list[Tool] = []
+    has_to, layout = False, None
     if kind == "chat":
         listed = tools_of(fields.get("tools", []))
         tools, has_to = chosen_tools(fields.get("tool_choice"), listed)
@@ -247,7 +246,7 @@ def _known_fields(
     Errors:
         ApiError: it has fields that would change the answer, or is for another model.
     """
-    fields, ignored = _fields(body), []
+    fields, ignored = fields_of(body), []
     for name, value in fields.items():
         if name in known or name in _IGNORED:
             continue
@@ -260,14 +259,19 @@ def _known_fields(
             meant = f", did you mean {' or '.join(near)}?" if near else " here"
             raise ApiError(400, f"there is no parameter {name!r:.60}{meant}", param=name[:60])
         ignored.append(name[:60])
-    if (name := fields.get("model", model.name)) != model.name:
+    check_model(fields.get("model", model.name), model)
+    return fields, ignored
+
+
+def check_model(name: Any, model: LanguageModel) -> None:
+    """Raise an ApiError if a request is for another model."""
+    if name != model.name:
         raise ApiError(
             404,
             f"there is no model {shown(name, 80)}, this server has {model.name!r}",
             param="model",
             code="model_not_found",
         )
-    return fields, ignored
 
 
 _MOST_INPUTS: Final = 256
@@ -353,7 +357,7 @@ def _number(text: str, kind: Callable[[str], Any] = int) -> Any:
     return kind(text)
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def fields_of(body: bytes) -> dict[str, Any]:
     """The fields of a body that are not null. Errors: ApiError."""
 
     def refuse(constant: str) -> None:
@@ -551,10 +555,14 @@ def _too_long(context: int, found: str, param: str) -> ApiError:
 class Answer:
     """The bodies of an answer: one in the end, or events for its pieces."""
 
+    media_type = "text/event-stream; charset=utf-8"
+    """The type of the pieces."""
+
     def __init__(self, what: Asked, model: LanguageModel, started: Sequence[Continuation]) -> None:
         self.what, self.model, self.started = what, model, started
         chunk = ".chunk" if what.stream else ""
-        self._splitters = [what.layout and Splitter(what.layout) for _ in started]
+        layout = what.layout
+        self._splitters = [None if layout is None else Splitter(layout) for _ in started]
         self._calls = [0] * len(started)
         """How many calls of tools each choice has."""
         self._lengths = [0] * len(started)
@@ -647,6 +655,10 @@ class Answer:
         """The events after the text: the usage, if it was asked for, and the end."""
         usage = f'data: {self._head}], "usage": {json.dumps(self.usage())}}}\n\n'
         return f"{usage if self.what.with_usage else ''}data: [DONE]\n\n"
+
+    def failed(self, error: ApiError) -> str:
+        """The event after the text if the answer ends with an error."""
+        return event(error.body())
 
     def _event(self, index: int, own: str, reason: str | None = None) -> str:
         """An event of a choice with its own fields, written directly: each token has one."""

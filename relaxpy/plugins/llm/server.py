@@ -17,17 +17,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from relaxpy import __version__
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.ollama_api import (
+    OllamaAnswer,
+    Path as OllamaPath,
+    asked_ollama,
+    asked_ollama_embeddings,
+    checked_fields,
+    described,
+    loaded,
+    moment,
+    shown_model,
+)
 from relaxpy.plugins.llm.openai_api import (
     Answer,
     ApiError,
+    Asked,
     Kind,
     asked,
     asked_embeddings,
     embeddings_body,
     error_of,
-    event,
 )
 from relaxpy.plugins.llm.worker import Job, Worker
 
@@ -39,12 +51,8 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_STREAMED: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-)
-"""The headers of a stream."""
+_STREAMED: Final = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+"""The headers of a stream beside its type."""
 _READERS: Final = 2
 """How many requests are read at a time: templates and tokenizers take memory and CPU time."""
 _MOST_BODIES: Final = 16
@@ -80,8 +88,8 @@ def serve(
     require_packages()
     import uvicorn
 
-    own = {"max_tokens": max_tokens, "queue": queue, "cors": cors, "log": log}
-    config = configuration(application(model, host=host, **own))
+    app = application(model, host=host, max_tokens=max_tokens, queue=queue, cors=cors, log=log)
+    config = configuration(app)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
         shown = f"[{host}]" if ":" in host else host
@@ -170,6 +178,16 @@ def application(
             "/v1/chat/completions", server.guarded(partial(server.answer, "chat")), methods=["POST"]
         ),
     ]
+    for path in ("generate", "chat"):
+        handler = server.guarded(partial(server.ollama_answer, path))
+        routes.append(Route(f"/api/{path}", handler, methods=["POST"]))
+    for path in ("embed", "embeddings"):
+        handler = server.guarded(partial(server.ollama_embeddings, path))
+        routes.append(Route(f"/api/{path}", handler, methods=["POST"]))
+    for path, method in (("tags", "GET"), ("ps", "GET"), ("show", "POST")):
+        handler = server.guarded(server.ollama_models)
+        routes.append(Route(f"/api/{path}", handler, methods=[method]))
+    routes.append(Route("/api/version", server.guarded(server.ollama_version)))
     # A page of another name that leads to this address is not let in by the browser's user.
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
     shared = Middleware(
@@ -228,7 +246,9 @@ class _Server:
                 response = await handle(request)
             except (ApiError, ModelError, RecursionError) as error:
                 api = error_of(error)
-                response = JSONResponse(api.body(), api.status, headers=api.headers)
+                is_ollama = request.url.path.startswith("/api/")
+                body = {"error": api.message} if is_ollama else api.body()
+                response = JSONResponse(body, api.status, headers=api.headers)
             self.answered[response.status_code] += 1
             return response
 
@@ -300,15 +320,31 @@ class _Server:
 
     async def answer(self, kind: Kind, request: Any) -> Any:
         """The answer to a prompt or a conversation."""
-        from starlette.responses import Response
-
         self._check_room(1)
         what = await self._read(request, lambda b: asked(kind, b, self.model, self.max_tokens))
+        return await self._answered(request, what, Answer)
+
+    async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
+        """The answer to a prompt or a conversation, as Ollama has it."""
+        from starlette.responses import JSONResponse
+
+        self._check_room(1)
+        what = await self._read(
+            request, lambda body: asked_ollama(path, body, self.model, self.max_tokens)
+        )
+        if what is None:
+            return JSONResponse(loaded(path, self.model))
+        return await self._answered(request, what, partial(OllamaAnswer, path))
+
+    async def _answered(self, request: Any, what: Asked, answer_of: Callable[..., Answer]) -> Any:
+        """The response to what is asked for."""
+        from starlette.responses import Response
+
         self._note(what.ignored)
         self._check_room(len(what.prompts) * what.choices)
         started = what.begin(self.model)
         job = self.worker.submit(started)
-        answer = Answer(what, self.model, started)
+        answer = answer_of(what, self.model, started)
         if what.stream:
             return _Stream(answer, job, partial(self._end, answer, job))
         whole = asyncio.ensure_future(_whole(job))
@@ -326,12 +362,53 @@ class _Server:
         return Response(text, media_type="application/json")
 
     async def embeddings(self, request: Any) -> Any:
-        """The embeddings of texts, which the engine computes between its steps."""
+        """The embeddings of texts."""
         from starlette.responses import JSONResponse
 
-        prompts, is_base64, dimensions, ignored = await self._read(
-            request, lambda body: asked_embeddings(body, self.model)
+        asked = await self._read(request, lambda body: asked_embeddings(body, self.model))
+        found, count = await self._embedded(request, asked)
+        return JSONResponse(embeddings_body(self.model, found, count, is_base64=asked[1]))
+
+    async def ollama_embeddings(self, path: str, request: Any) -> Any:
+        """The embeddings of texts, or of one text, as Ollama has it."""
+        from starlette.responses import JSONResponse
+
+        begin = time.monotonic_ns()
+        asked = await self._read(
+            request, lambda body: asked_ollama_embeddings(path, body, self.model)
         )
+        found, count = await self._embedded(request, asked)
+        listed = embeddings_body(self.model, found, count, is_base64=False)["data"]
+        vectors = [entry["embedding"] for entry in listed]
+        if path == "embeddings":
+            return JSONResponse({"embedding": vectors[0]})
+        body = {"model": self.model.name, "embeddings": vectors, "prompt_eval_count": count}
+        spent = {"total_duration": time.monotonic_ns() - begin, "load_duration": 0}
+        return JSONResponse({**body, **spent})
+
+    async def ollama_models(self, request: Any) -> Any:
+        """The model, and what is known of it."""
+        from starlette.responses import JSONResponse
+
+        if request.method == "POST":
+            await self._read(request, lambda body: checked_fields(body, self.model))
+            return JSONResponse(shown_model(self.model))
+        own = described(self.model, self.created)
+        if request.url.path == "/api/ps":
+            own |= {"expires_at": moment(time.time() + 365 * 86400), "size_vram": 0}
+        return JSONResponse({"models": [own]})
+
+    async def ollama_version(self, _: Any) -> Any:
+        """The version of this program."""
+        from starlette.responses import JSONResponse
+
+        return JSONResponse({"version": __version__})
+
+    async def _embedded(
+        self, request: Any, asked: tuple[list[list[int]], bool, int, list[str]]
+    ) -> tuple[list[Any], int]:
+        """The vectors that are asked for, computed between the engine's steps, and the tokens."""
+        prompts, _, dimensions, ignored = asked
         self._note(ignored)
         found = []
         left = asyncio.ensure_future(_left(request.receive))
@@ -345,7 +422,7 @@ class _Server:
             left.cancel()
         count = sum(map(len, prompts))
         self.tokens["prompt"] += count
-        return JSONResponse(embeddings_body(self.model, found, count, is_base64=is_base64))
+        return found, count
 
     def _check_room(self, count: int) -> None:
         """Raise an ApiError if the queue has no room for that many more choices of answers."""
@@ -471,7 +548,8 @@ class _Stream:
         left = asyncio.ensure_future(_left(receive))
         left.add_done_callback(lambda _: self.job.cancel())  # which ends the pieces
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _STREAMED})
+            headers = ((b"content-type", self.answer.media_type.encode()), *_STREAMED)
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             await self._send(send, self.answer.first())
             ended = await self._send_pieces(send)
             await self._send(send, ended, more_body=False)
@@ -485,7 +563,7 @@ class _Stream:
             events = ""
             for piece in new:
                 if piece.error is not None:
-                    return events + event(_failure(piece.error).body())
+                    return events + self.answer.failed(_failure(piece.error))
                 events += self.answer.chunk(piece)
             await self._send(send, events)
         return self.answer.last()

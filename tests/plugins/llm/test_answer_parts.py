@@ -2,64 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relaxpy.plugins.llm.answer_parts import Layout, Part, Splitter, Style, Thoughts
 from tests.plugins.llm import tiny
-from tests.plugins.llm.conftest import Running
-
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "weather",
-            "description": "Tells the weather.",
-            "parameters": {
-                "type": "object",
-                "properties": {"city": {"$ref": "#/$defs/city"}, "days": {"enum": [1, 7]}},
-                "required": ["city", "days"],
-                "additionalProperties": False,
-                "$defs": {"city": {"type": "string", "maxLength": 8}},
-            },
-        },
-    },
-    {"type": "function", "function": {"name": "get-time"}},
-]
-NAMES = frozenset({"weather", "get-time"})
-HEAD = "{{ bos_token }}{% if tools %}{{ tools | tojson }}{% endif %}"
-BODY = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}"
-    "{% for call in m.tool_calls or [] %}CALL{% endfor %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-JSON = '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}'
-OPEN = "{% if enable_thinking is defined %}<think>\n{% if not enable_thinking %}\n</think>\n\n"
-TEMPLATES = {
-    "hermes": HEAD + BODY.replace("CALL", f"<tool_call>\n{JSON}\n</tool_call>"),
-    "mistral": HEAD + BODY.replace("CALL", f"[TOOL_CALLS] [{JSON}]"),
-    "mistral by names": HEAD
-    + BODY.replace(
-        "CALL", "[TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}"
-    ),
-    "llama": HEAD
-    + '{% if tools %}{"name": function name, "parameters": dictionary of arguments}{% endif %}'
-    + BODY.replace("CALL", JSON.replace("arguments", "parameters", 1)),
-    "phi": HEAD + "<|tool|>" + BODY.replace("CALL", f"<|tool_call|>[{JSON}]<|/tool_call|>"),
-    "json": HEAD + BODY.replace("CALL", JSON),
-}
-THINKS = (
-    "{# </think> #}" + TEMPLATES["hermes"] + "{% if enable_thinking is defined %}<think>\n"
-    "{% if not enable_thinking %}\n</think>\n\n{% endif %}{% endif %}"
-)
-HIDDEN = ["[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|tool_call|>", "<|/tool_call|>"]
-SHOWN = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
-ONE = '{"name": "weather", "arguments": {"city": "Rome", "days": 1}}'
-TWO = '{"name": "get-time", "arguments": {}}'
-CALLS = [Part("call", '{"city": "Rome", "days": 1}', "weather"), Part("call", "{}", "get-time")]
+from tests.plugins.llm.parts import ASK, CALLS, NAMES, ONE, SHOWN, TEMPLATES, THINKS, TOOLS, TWO
 
 
 def parts_of(layout: Layout, pieces: list[str]) -> list[Part]:
@@ -155,62 +104,6 @@ def test_a_template_tells_what_answers_have() -> None:
 
 
 # --- through the server
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Models that share a decoder, by the names of their templates."""
-    for package in ("safetensors", "tokenizers", "jinja2", "llguidance"):
-        pytest.importorskip(package)
-    from tokenizers import AddedToken
-
-    from relaxpy.llm import LanguageModel, load
-    from relaxpy.support.dataclass import replace
-
-    own = tiny.tokenizer()
-    own.add_special_tokens(HIDDEN)
-    own.add_tokens([AddedToken(text, special=False, normalized=False) for text in SHOWN])
-    raw = tiny.config(vocab_size=own.get_vocab_size(), max_position_embeddings=1024)
-    folder: Path = tiny.write_folder(tmp_path_factory.mktemp("parts") / "tiny", raw)
-    own.save(str(folder / "tokenizer.json"))
-    first = load(folder, sequences=4)
-    named = {**TEMPLATES, "thinks": THINKS, "plain": tiny.TEMPLATE}
-    return {
-        name: LanguageModel(replace(first._files, template=text), first.decoder)
-        for name, text in named.items()
-    }
-
-
-@pytest.fixture
-def serve(models: Any) -> Iterator[Any]:
-    """Starts a server of one of these models; the client of the package openai."""
-    for package in ("starlette", "uvicorn", "openai", "httpx"):
-        pytest.importorskip(package)
-    servers: list[Running] = []
-
-    def start(name: str) -> Any:
-        servers.append(Running(models[name], max_tokens=400))
-        return servers[-1].client()
-
-    yield start
-    for server in servers:
-        server.stop()
-
-
-@pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets models write a text, whatever their scores."""
-    from relaxpy.llm import Sampling
-
-    def start(lm: Any, text: str) -> None:
-        tokens = [*lm.tokenizer.encode(text, is_rendered=True), 3]
-        # Beside the other arguments of `choose`: the tokens that were chosen.
-        monkeypatch.setattr(Sampling, "choose", lambda *args: tokens[len(args[4])])
-
-    return start
-
-
-ASK = [{"role": "user", "content": "hello cat"}]
 
 
 def joined(stream: Any) -> tuple[str, str, list[tuple[str, str]], str | None]:
