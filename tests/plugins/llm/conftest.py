@@ -29,7 +29,7 @@ def lm(folder: Path) -> Any:
 class Running:
     """A server that runs in a thread, as others may reach it."""
 
-    def __init__(self, model: Any, **limits: int) -> None:
+    def __init__(self, model: Any, **limits: Any) -> None:
         import uvicorn
 
         from relaxpy.plugins.llm.server import application, configuration

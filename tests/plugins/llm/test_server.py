@@ -140,7 +140,7 @@ def test_embeddings_end_with_the_client_that_waits_for_them(
         ({"input": [1] * 5000}, "input"),
         ({"input": [10**9]}, None),
         ({"input": "a", "encoding_format": "text"}, "encoding_format"),
-        ({"input": "a", "dimensions": 5}, "dimensions"),
+        ({"input": "a", "dimensions": 500}, "dimensions"),
         ({"input": "a", "prompt": "a"}, "prompt"),
     ],
 )
@@ -318,6 +318,85 @@ def test_answers_have_the_form_that_is_asked_for(running: Running, lm: Any) -> N
     ).choices
     assert (choice.finish_reason, choice.message.content[0]) == ("length", "{")
     wait_until_idle(lm)
+
+
+def test_answers_end_at_the_tokens_that_requests_name(running: Running, lm: Any) -> None:
+    body: dict[str, Any] = {"prompt": "the cat", "temperature": 0, "max_tokens": 12}
+
+    def ask(**fields: Any) -> tuple[str, str, int]:
+        answer = httpx.post(f"{running.url}/v1/completions", json={**body, **fields}).json()
+        [choice] = answer["choices"]
+        return choice["text"], choice["finish_reason"], answer["usage"]["completion_tokens"]
+
+    whole = lm.start(lm.tokens("the cat"), max_tokens=12).request
+    while not whole.done:
+        lm.step()
+    third = whole.tokens[2]
+    text, reason, count = ask(stop_token_ids=[third])
+    place = whole.tokens.index(third)
+    assert (text, reason, count) == (lm.tokenizer.decode(whole.tokens[:place]), "stop", place + 1)
+    assert text == lm.generate("the cat", max_tokens=12, stop_token_ids=[third])
+    bias = {"1": 100}  # the end that the model has
+    assert ask(logit_bias=bias) == ("", "stop", 1)
+    assert ask(logit_bias=bias, ignore_eos=True)[1:] == ("length", 12)
+    wait_until_idle(lm)
+
+
+def test_embeddings_have_the_dimensions_that_are_wanted(running: Running, lm: Any) -> None:
+    client = running.client()
+    wanted = lm.embed("the cat")[:10]
+    [one] = client.embeddings.create(model="tiny", input="the cat", dimensions=10).data
+    np.testing.assert_allclose(one.embedding, wanted / np.linalg.norm(wanted), rtol=1e-6)
+    for bad in (0, 65, "x"):
+        with pytest.raises(openai.BadRequestError, match="dimensions cannot be"):
+            client.post("/embeddings", body={"input": "a", "dimensions": bad}, cast_to=object)
+
+
+def test_usage_tells_which_tokens_were_in_the_cache(running: Running, lm: Any) -> None:
+    client, prompt = running.client(), [5 + k % 50 for k in range(120)]
+    options = {"model": "tiny", "prompt": prompt, "max_tokens": 3}
+    found = [client.completions.create(**options).usage for _ in range(2)]
+    assert [usage.prompt_tokens_details.cached_tokens for usage in found] == [0, 119]
+    stream = client.completions.create(
+        stream=True, stream_options={"include_usage": True}, n=2, **options
+    )
+    assert [*stream][-1].usage.prompt_tokens_details.cached_tokens == 119
+
+
+def test_pages_of_named_origins_may_use_the_server(lm: Any) -> None:
+    origin = "http://localhost:3000"
+    server = Running(lm, cors=[origin])
+    ask = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type",
+    }
+    try:
+        for own, is_let in ((origin, True), ("http://evil.example", False)):
+            headers = {"origin": own}
+            for found in (
+                httpx.get(f"{server.url}/v1/models", headers=headers),
+                httpx.options(f"{server.url}/v1/chat/completions", headers=headers | ask),
+            ):
+                let = found.headers.get("access-control-allow-origin")
+                assert (let == own) == is_let
+                assert found.status_code == 200 or not is_let
+    finally:
+        server.stop()
+
+
+def test_each_request_has_a_line_in_the_log(lm: Any) -> None:
+    lines: list[str] = []
+    server = Running(lm, log=lines.append)
+    try:
+        httpx.get(f"{server.url}/v1/models")
+        httpx.post(f"{server.url}/v1/completions", json={"prompt": "a", "stream": True})
+        httpx.get(f"{server.url}/no%1B[31m%0Athing")
+    finally:
+        server.stop()
+    wanted = ["GET /v1/models 200", "POST /v1/completions 200", r"GET /no\x1b[31m\nthing 404"]
+    assert len(lines) == len(wanted)
+    for line, part in zip(lines, wanted, strict=True):
+        assert re.fullmatch(rf"127\.0\.0\.1 {re.escape(part)} \d+\.\d{{3}} s", line)
 
 
 JSON = {"type": "json_schema"}
