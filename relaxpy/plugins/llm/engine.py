@@ -182,7 +182,7 @@ class Engine:
                 if form is not None:
                     form.add(token)
                 if request.top is not None:
-                    request.logprobs.append(_logprobs(request.scores, token, request.top))
+                    request.logprobs.append(logprobs_of(request.scores, token, request.top))
             except Exception as error:  # the request ends with it, the others go on
                 request.error = error
                 self.remove(request)
@@ -332,7 +332,8 @@ class Engine:
         return max(shared, default=(0, -1))
 
 
-def _logprobs(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
+def logprobs_of(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
+    """The logprob of a token, and the most probable tokens with theirs."""
     found = log_probabilities(scores)
     best = np.argsort(-found, kind="stable")[:top].tolist() if top else []
     return float(found[token]), [(other, float(found[other])) for other in best]

@@ -19,7 +19,7 @@ from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
-from relaxpy.plugins.llm.engine import Engine, Request
+from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.structured import FORMS, Form, Forms
@@ -32,6 +32,8 @@ Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A text to continue, the messages of a conversation, or tokens."""
 DEFAULT_MAX_TOKENS = 256
 DEFAULT_CONTEXT = 4096
+_SCORED = 32
+"""The tokens whose scores are in memory at a time, where only some of them are kept."""
 _CHARACTERS = 128
 """The characters that any token may have; few vocabularies have a longer one."""
 
@@ -340,10 +342,24 @@ class LanguageModel:
     @user_facing
     def logits(self, prompt: Prompt) -> Any:
         """The scores of the next token after each token of a prompt, (tokens, vocabulary)."""
-        return self._read(
-            self.tokens(prompt),
-            lambda cache, part: self.decoder.run(cache, [0], [part], range(len(part))),
+        return np.concatenate(
+            self._read(
+                self.tokens(prompt),
+                lambda cache, part: self.decoder.run(cache, [0], [part], range(len(part))),
+            )
         )
+
+    def prompt_logprobs(
+        self, tokens: Sequence[int], top: int = 0
+    ) -> list[tuple[float, list[tuple[int, float]]]]:
+        """For each token but the first its logprob, and the most probable ones with theirs."""
+        rest = iter(tokens[1:])
+
+        def scored(cache: Any, part: Sequence[int]) -> list[Any]:
+            rows = self.decoder.run(cache, [0], [part], range(len(part)))
+            return [logprobs_of(row, token, top) for row, token in zip(rows, rest, strict=False)]
+
+        return [row for rows in self._read(tokens[:-1], scored, _SCORED) for row in rows]
 
     @user_facing
     def embed(self, prompts: Any) -> Any:
@@ -356,25 +372,27 @@ class LanguageModel:
         """
         if _is_list_of_prompts(prompts):
             return np.stack([self.embed(prompt) for prompt in prompts])
-        states = self._read(
-            self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
+        states = np.concatenate(
+            self._read(
+                self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
+            )
         )
         pooling = self.decoder.config.pooling
         return {"first": states[:1], "last": states[-1:]}.get(pooling, states).mean(axis=0)
 
-    def _read(self, tokens: Sequence[int], call: Any) -> Any:
+    def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""
         words, limit = self.decoder.config.vocabulary, self.decoder.context
         if len(tokens) > limit:
             raise ContextError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
         if unknown := [token for token in tokens if not 0 <= token < words]:
             raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
-        cache, chunk = self.decoder.single_cache, self.decoder.chunk
+        cache, chunk = self.decoder.single_cache, chunk or self.decoder.chunk
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
         with self.turn:
             self.decoder.state("add_sequence", cache, 0)
             try:
-                return np.concatenate([call(cache, part) for part in parts])
+                return [call(cache, part) for part in parts]
             finally:
                 self.decoder.state("remove_sequence", cache, 0)
 

@@ -99,6 +99,10 @@ class Asked:
     """The names of fields that nobody knows."""
     layout: Layout | None = None
     """The parts of the answer, if it may have others than its text."""
+    kept: int = 1
+    """How many of the choices for each prompt are returned: the most probable ones."""
+    echo: bool = False
+    """True if the prompt is a part of the text."""
 
     def begin(self, model: LanguageModel) -> list[Continuation]:
         """Start all choices. Errors: ModelError; then none is started."""
@@ -140,9 +144,7 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     "parallel_tool_calls": (True, False),
     "modalities": (["text"],),
     "verbosity": ("medium",),
-    "echo": (False,),
     "suffix": ("",),
-    "best_of": (1,),
     **dict.fromkeys(("typical_p", "tfs_z", "length_penalty"), (1,)),
     **dict.fromkeys(("mirostat", "top_a", "xtc_probability", "dry_multiplier"), (0,)),
     **dict.fromkeys(("dynatemp_range", "min_tokens", "n_probs", "prompt_logprobs"), (0,)),
@@ -172,6 +174,8 @@ _OWN: Final = {
     *("model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs", "top_logprobs"),
     *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos"),
 }
+_COMPLETIONS: Final = ("echo", "best_of")
+"""Fields of texts alone."""
 _VARIABLES: Final = ("chat_template_kwargs", "enable_thinking", "reasoning_effort")
 """Fields with variables of chat templates: a table of them, and single ones."""
 _PROMPTS: Final = {"messages", "prompt", "input"}
@@ -186,7 +190,7 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     """
     prompt_name = "messages" if kind == "chat" else "prompt"
     known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS, "structured_outputs"}
-    known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else set()
+    known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else {*_COMPLETIONS}
     fields, ignored = _known_fields(body, known, model)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
@@ -201,6 +205,10 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     else:
         prompts = _prompts(fields[prompt_name], model)
     choices = _taken(fields, "n", int, 1, _MOST_CHOICES)
+    best_of = _taken(fields, "best_of", int, 1, _MOST_CHOICES) if "best_of" in fields else choices
+    kept, choices, stream = choices, best_of, _taken(fields, "stream", bool, False)
+    if best_of < kept or (best_of > kept and stream):
+        raise ParameterError.of("best_of", best_of, "at least n, which it is for streams")
     if choices * len(prompts) > _MOST_CHOICES:
         raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
     options: dict[str, Any] = {
@@ -221,7 +229,8 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     options["shown"] = () if layout is None else layout.marks
     if form or has_to:
         options["form"] = _compiled(form, model, layout, tools)
-    options["logprobs"] = top = _logprobs(kind, fields)
+    top = _logprobs(kind, fields)
+    options["logprobs"] = 0 if top is None and best_of > kept else top  # by which it is the best
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
     stream_options = _taken(fields, "stream_options", dict, {})
     return Asked(
@@ -229,12 +238,14 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         prompts,
         choices,
         options,
-        _taken(fields, "stream", bool, False),
+        stream,
         stream_options.get("include_usage") is True,
         top is not None,
         seed,
         ignored,
         layout,
+        kept,
+        _taken(fields, "echo", bool, False),
     )
 
 
@@ -255,7 +266,7 @@ def _known_fields(
                 continue
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
         near = nearest(name, known)
-        if near or name in _PROMPTS:  # nobody sends those for nothing
+        if near or name in {*_PROMPTS, *_COMPLETIONS}:  # nobody sends those for nothing
             meant = f", did you mean {' or '.join(near)}?" if near else " here"
             raise ApiError(400, f"there is no parameter {name!r:.60}{meant}", param=name[:60])
         ignored.append(name[:60])
@@ -563,6 +574,8 @@ class Answer:
         chunk = ".chunk" if what.stream else ""
         layout = what.layout
         self._splitters = [None if layout is None else Splitter(layout) for _ in started]
+        self.scores: list[Any] = []
+        """For each prompt the logprobs of its tokens, if they are returned."""
         self._calls = [0] * len(started)
         """How many calls of tools each choice has."""
         self._lengths = [0] * len(started)
@@ -592,9 +605,10 @@ class Answer:
 
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         """The body of an answer that is not streamed."""
-        choices = []
-        for index, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
-            choice: dict[str, Any] = {"index": index}
+        choices: list[str] = []
+        for index in self._best():
+            text, reason = texts[index], reasons[index]
+            choice: dict[str, Any] = {"index": len(choices)}
             tokens = range(self.started[index].read)
             if self.what.kind == "chat":
                 own = self._parts(index, text, is_last=True)
@@ -603,16 +617,42 @@ class Answer:
                 own.setdefault("content", None if "tool_calls" in own else "")
                 choice["message"] = {"role": "assistant", "refusal": None, **own}
             else:
-                choice["text"] = text
+                choice["text"] = self._echoed(index) + text
             choice["finish_reason"] = self._reason(index, reason)
             choice["logprobs"] = self._logprobs(index, tokens)
             choices.append(json.dumps(choice))
         return f'{self._head}{", ".join(choices)}], "usage": {json.dumps(self.usage())}}}'
 
+    def _best(self) -> list[int]:
+        """The numbers of the choices that are returned."""
+        what, count = self.what, len(self.started)
+        if what.kept == what.choices:
+            return list(range(count))
+
+        def mean(index: int) -> float:
+            own = self.started[index].request.logprobs
+            return sum(logprob for logprob, _ in own) / max(1, len(own))
+
+        groups = (range(first, first + what.choices) for first in range(0, count, what.choices))
+        return [k for group in groups for k in sorted(group, key=mean, reverse=True)[: what.kept]]
+
+    def _echoed(self, index: int) -> str:
+        """The text of the prompt of a choice, if it is a part of that."""
+        prompt = self.what.prompts[index // self.what.choices]
+        return self.model.tokenizer.decode(prompt) if self.what.echo else ""
+
     def first(self) -> str:
-        """The events before the text, which name the role."""
+        """The events before the text, which name the role, or have the prompt."""
         if self.what.kind == "text":
-            return ""
+            count = len(self.started) if self.what.echo else 0
+            return "".join(
+                self._event(
+                    k,
+                    f'"text": {json.dumps(self._echoed(k))}, '
+                    f'"logprobs": {json.dumps(self._logprobs(k, range(0)))}',
+                )
+                for k in range(count)
+            )
         own = '"delta": {"role": "assistant", "content": ""}'
         return "".join(self._event(index, own) for index in range(len(self.started)))
 
@@ -671,8 +711,13 @@ class Answer:
         if not self.what.with_logprobs:
             return None
         request, piece = self.started[index].request, self.model.tokenizer.piece
-        rows = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
+        rows: list[Any] = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
         rows = [(t, max(p, _LEAST), [(o, max(q, _LEAST)) for o, q in top]) for t, p, top in rows]
+        if self.what.echo and not self._lengths[index]:
+            prompt = self.what.prompts[index // self.what.choices]
+            scores = self.scores[index // self.what.choices]
+            found = [(t, *row) for t, row in zip(prompt[1:], scores, strict=True)]
+            rows = [(prompt[0], None, []), *found, *rows]
         if self.what.kind == "text":
             offset, offsets = self._lengths[index], []
             for token, _, _ in rows:
@@ -682,7 +727,10 @@ class Answer:
             return {
                 "tokens": [piece(token) for token, _, _ in rows],
                 "token_logprobs": [logprob for _, logprob, _ in rows],
-                "top_logprobs": [_first_by_text(piece, top) for _, _, top in rows],
+                "top_logprobs": [
+                    None if logprob is None else _first_by_text(piece, top)
+                    for _, logprob, top in rows
+                ],
                 "text_offset": offsets,
             }
 

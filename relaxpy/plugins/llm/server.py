@@ -342,9 +342,14 @@ class _Server:
 
         self._note(what.ignored)
         self._check_room(len(what.prompts) * what.choices)
+        scores = []
+        for prompt in what.prompts if what.echo and what.with_logprobs else ():
+            own = partial(self.model.prompt_logprobs, prompt, what.options["logprobs"])
+            scores.append(await self.worker.call(own))
         started = what.begin(self.model)
         job = self.worker.submit(started)
         answer = answer_of(what, self.model, started)
+        answer.scores = scores
         if what.stream:
             return _Stream(answer, job, partial(self._end, answer, job))
         whole = asyncio.ensure_future(_whole(job))

@@ -342,6 +342,63 @@ def test_answers_end_at_the_tokens_that_requests_name(running: Running, lm: Any)
     wait_until_idle(lm)
 
 
+def test_prompts_may_be_a_part_of_the_text(running: Running, lm: Any) -> None:
+    client, texts = running.client(), ["the cat sat on the mat" * 4, "hello"]
+    options = {"model": "tiny", "prompt": texts, "max_tokens": 3, "temperature": 0, "echo": True}
+    plain = client.completions.create(**options)
+    assert [choice.text for choice in plain.choices] == [
+        text + lm.generate(text, max_tokens=3) for text in texts
+    ]
+    answer = client.completions.create(logprobs=2, **options)
+    streamed: dict[int, list[Any]] = {0: [], 1: []}
+    for chunk in client.completions.create(logprobs=2, stream=True, **options):
+        streamed[chunk.choices[0].index].append(chunk.choices[0])
+    for text, choice in zip(texts, answer.choices, strict=True):
+        tokens, own = lm.tokens(text), choice.logprobs
+        scores = lm.logits(tokens).astype("float64")
+        logs = scores - scores.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+        assert (own.token_logprobs[0], own.top_logprobs[0]) == (None, None)
+        wanted = [logs[k, token] for k, token in enumerate(tokens[1:])]
+        np.testing.assert_allclose(
+            own.token_logprobs[1 : len(tokens)], wanted, rtol=1e-4, atol=1e-4
+        )
+        assert own.tokens[: len(tokens)] == [lm.tokenizer.piece(token) for token in tokens]
+        assert len(own.tokens) == len(tokens) + 3
+        best = [lm.tokenizer.piece(int(row.argmax())) for row in logs[:-1]]
+        assert [next(iter(top)) for top in own.top_logprobs[1 : len(tokens)]] == best
+        pieces = streamed[choice.index]
+        assert "".join(piece.text for piece in pieces) == choice.text
+        for name in ("tokens", "text_offset"):
+            joined = [entry for piece in pieces for entry in getattr(piece.logprobs, name)]
+            assert joined == getattr(own, name)
+
+
+def test_the_best_of_several_choices_are_returned(running: Running, lm: Any) -> None:
+    body = {"prompt": ["the cat", "hello"], "max_tokens": 6, "seed": 3, "temperature": 1.5}
+
+    def ask(**fields: Any) -> Any:
+        return httpx.post(f"{running.url}/v1/completions", json={**body, **fields}).json()
+
+    every, best = ask(n=5, logprobs=0)["choices"], ask(n=2, best_of=5)
+    ranked = [
+        sorted(
+            every[first : first + 5],
+            key=lambda choice: -np.mean(choice["logprobs"]["token_logprobs"]),
+        )
+        for first in (0, 5)
+    ]
+    wanted = [choice["text"] for group in ranked for choice in group[:2]]
+    assert [choice["text"] for choice in best["choices"]] == wanted
+    assert [choice["index"] for choice in best["choices"]] == [0, 1, 2, 3]
+    assert best["choices"][0]["logprobs"] is None
+    assert best["usage"]["completion_tokens"] == 60
+    for fields in ({"n": 3, "best_of": 2}, {"best_of": 2, "stream": True}, {"best_of": 0}):
+        assert ask(**fields)["error"]["param"] == "best_of"
+    found = httpx.post(f"{running.url}/v1/chat/completions", json={"messages": HELLO, "best_of": 2})
+    assert found.status_code == 400
+
+
 def test_embeddings_have_the_dimensions_that_are_wanted(running: Running, lm: Any) -> None:
     client = running.client()
     wanted = lm.embed("the cat")[:10]
