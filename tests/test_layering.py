@@ -39,7 +39,7 @@ PLUGINS = {
     "importing": LANGUAGE | {"exec"},
     "nn": LANGUAGE | {"exec"},
     "weights": LANGUAGE | {"exec"},
-    "llm": LANGUAGE | {"exec", "relax", "te", "tir"},
+    "llm": LANGUAGE | {"__version__", "exec", "relax", "te", "tir"},
     "onnx": LANGUAGE | {"exec"},
     "torch": LANGUAGE | {"exec"},
     "training": LANGUAGE,
@@ -138,9 +138,10 @@ FLOORS = {
         lazy.py screen.py diagnostics.py progress.py misfit.py entry.py pysource.py
     """,
     "relaxpy/plugins/llm": """
-        config.py decoders.py weight_names.py packed.py compiled.py sampling.py engine.py tokens.py
+        config.py decoders.py weight_names.py packed.py compiled.py sampling.py tokens.py
+        gbnf.py answer_parts.py structured.py engine.py
         template_process.py template.py gguf.py files.py continuation.py language_model.py
-        worker.py connections.py openai_api.py server.py
+        worker.py connections.py openai_api.py ollama_api.py server.py
     """,
     "relaxpy/plugins/onnx": """
         view.py folding.py context.py ops

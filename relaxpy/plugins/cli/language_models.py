@@ -60,6 +60,13 @@ def add_commands(add: Add) -> None:
         metavar="N",
         help="the most tokens of an answer (default: 2048)",
     )
+    command.add_argument(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="pages of this origin, such as http://localhost:3000, may use it; may be repeated",
+    )
 
 
 def _add_model(command: ArgumentParser) -> None:
@@ -171,6 +178,8 @@ def serve(options: Namespace) -> int:
         options.port,
         max_tokens=options.max_tokens,
         queue=options.queue,
+        cors=options.cors,
+        log=lambda line: print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True),
         ready=ready,
     )
     return 0

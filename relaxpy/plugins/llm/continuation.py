@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -17,8 +17,15 @@ _MOST_STOPS, _LONGEST_STOP = 16, 1000
 class Continuation:
     """The text of a request, which ends where one of the texts of `stop` would begin."""
 
-    def __init__(self, request: Request, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
-        self.request, self.stop = request, stop
+    def __init__(
+        self,
+        request: Request,
+        tokenizer: Tokenizer,
+        stop: Sequence[str],
+        shown: Collection[int] = (),
+    ) -> None:
+        """The text has the names of tokens that are `shown`, which control the model."""
+        self.request, self.stop, self.shown = request, stop, shown
         self.reason: Reason | None = None
         """Why the text ended; None as long as it goes on, and after an error or `cancel`."""
         self._tokenizer = tokenizer
@@ -40,7 +47,10 @@ class Continuation:
             self.read += 1
             if token in request.stop:
                 break
-            text += self._stream.add(token)
+            if token in self.shown:
+                text += self._stream.end() + self._tokenizer.piece(token)
+            else:
+                text += self._stream.add(token)
             if (end := self._stop_in(text)) is not None:
                 request.cancel()
                 self._held, self.reason = "", "stop"
@@ -54,6 +64,7 @@ class Continuation:
         end = self._stop_in(text)
         if request.error is None:
             ended = end is not None or (request.tokens and request.tokens[-1] in request.stop)
+            ended = ended or (request.form is not None and request.form.is_whole)
             full = len(request.tokens) == request.max_tokens
             self.reason = "stop" if ended else "length" if full else None
         return text[:end]

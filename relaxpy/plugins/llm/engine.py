@@ -15,6 +15,7 @@ import numpy as np
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
+from relaxpy.plugins.llm.structured import Follower, Form
 
 
 @dataclass(eq=False)
@@ -33,6 +34,8 @@ class Request:
     """The number of its sequence in the cache, once it has one."""
     read: int = 0
     """How many of its tokens are in the cache."""
+    shared: int = 0
+    """How many of the prompt were there before it began."""
     scores: Any = field(default=None, repr=False)
     """The scores of the next token, once all tokens are in the cache."""
     top: int | None = None
@@ -41,6 +44,8 @@ class Request:
     """For each token that of it, and the most probable ones with theirs."""
     error: Exception | None = None
     """Why it ended, if no token could be chosen."""
+    form: Follower | None = field(default=None, repr=False)
+    """The form that its text has, if it has to have one."""
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -118,10 +123,12 @@ class Engine:
         max_tokens: int = 100,
         stop: Collection[int] = (),
         logprobs: int | None = None,
+        form: Form | None = None,
     ) -> Request:
         """A new request, which ends after `max_tokens` or a token of `stop`.
 
-        `logprobs` asks for those of the chosen tokens, and of so many of the most probable ones.
+        Its text is of the `form`, and it ends where nothing more may come. `logprobs` asks for
+        those of the chosen tokens, and of so many of the most probable ones.
 
         Errors:
             ModelError: the prompt is empty, has tokens that the model does not know, or is too
@@ -148,6 +155,7 @@ class Engine:
         if logprobs is not None and not (type(logprobs) is int and 0 <= logprobs <= words):
             raise ParameterError.of("logprobs", logprobs, f"an integer from 0 to {words}")
         request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
+        request.form = None if form is None else form.begin()
         self.waiting.append(request)
         return request
 
@@ -168,9 +176,13 @@ class Engine:
                 sampling = request.sampling
                 before = request.all_tokens if sampling.repetition_penalty != 1 else ()
                 random = request.random if sampling.temperature else None
-                token = sampling.choose(request.scores, before, random, request.tokens)
+                form = request.form
+                allowed = None if form is None else form.allowed()
+                token = sampling.choose(request.scores, before, random, request.tokens, allowed)
+                if form is not None:
+                    form.add(token)
                 if request.top is not None:
-                    request.logprobs.append(_logprobs(request.scores, token, request.top))
+                    request.logprobs.append(logprobs_of(request.scores, token, request.top))
             except Exception as error:  # the request ends with it, the others go on
                 request.error = error
                 self.remove(request)
@@ -178,7 +190,8 @@ class Engine:
             request.scores = None
             request.tokens.append(token)
             chosen.append((request, token))
-            if token in request.stop or len(request.tokens) == request.max_tokens:
+            is_full = len(request.tokens) == request.max_tokens
+            if is_full or token in request.stop or (form is not None and form.is_whole):
                 self.remove(request)
         return chosen
 
@@ -303,7 +316,7 @@ class Engine:
             self.model.state("fork_sequence", self.cache, parent, sequence, length)
         else:
             self.model.state("add_sequence", self.cache, sequence)
-        request.sequence, request.read = self.free.pop(), length
+        request.sequence, request.read, request.shared = self.free.pop(), length, length
         self.running.append(request)
         for prefix in [p for p in self.kept if p.sequence == parent]:
             if len(prefix.tokens) == length:  # the new sequence has all of it
@@ -319,7 +332,8 @@ class Engine:
         return max(shared, default=(0, -1))
 
 
-def _logprobs(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
+def logprobs_of(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
+    """The logprob of a token, and the most probable tokens with theirs."""
     found = log_probabilities(scores)
     best = np.argsort(-found, kind="stable")[:top].tolist() if top else []
     return float(found[token]), [(other, float(found[other])) for other in best]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from numbers import Integral
@@ -19,10 +19,11 @@ from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
-from relaxpy.plugins.llm.engine import Engine, Request
+from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
 from relaxpy.plugins.llm.sampling import Sampling
-from relaxpy.plugins.llm.template import ChatTemplate
+from relaxpy.plugins.llm.structured import FORMS, Form, Forms
+from relaxpy.plugins.llm.template import ChatTemplate, Messages
 from relaxpy.plugins.llm.tokens import Tokenizer
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
@@ -31,6 +32,8 @@ Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A text to continue, the messages of a conversation, or tokens."""
 DEFAULT_MAX_TOKENS = 256
 DEFAULT_CONTEXT = 4096
+_SCORED = 32
+"""The tokens whose scores are in memory at a time, where only some of them are kept."""
 _CHARACTERS = 128
 """The characters that any token may have; few vocabularies have a longer one."""
 
@@ -88,10 +91,13 @@ class LanguageModel:
     """A language model, which several threads may use; `load` creates it.
 
     A prompt is a text, the messages of a conversation (`[{"role": "user", "content": "..."}]`), or
-    tokens. The options of `generate` and `stream` are `max_tokens` and `stop`, one text or several,
-    and those of `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty,
-    presence_penalty, frequency_penalty and logit_bias; one that is None is as if it were not given.
-    Without a temperature the most probable token is taken.
+    tokens. The options of `generate` and `stream` are `max_tokens`, `stop` (one text or several),
+    `stop_token_ids`, `ignore_eos` (the model's own ends do not end a text), and those of
+    `Sampling`: temperature, top_p, top_k, min_p, seed, repetition_penalty, presence_penalty,
+    frequency_penalty and logit_bias; one that is None is as if it were not given. Without a
+    temperature the most probable token is taken. The text has a form with `schema` (a JSON schema,
+    or a model of pydantic), `grammar` (of llama.cpp), `regex` or `choice` (texts). `variables` are
+    those that the chat template may name besides the messages.
     """
 
     def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
@@ -105,6 +111,11 @@ class LanguageModel:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer. Errors: ModelError if the model has none, or its package is missing."""
         return self._files.tokenizer()
+
+    @property
+    def template_text(self) -> str | None:
+        """The text of the chat template, if the model has one."""
+        return self._files.template
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -123,6 +134,11 @@ class LanguageModel:
             return ends_of_turns(self.decoder.config, self.tokenizer)
         except ModelError:  # without a tokenizer, prompts are tokens
             return self.decoder.config.stop
+
+    @cached_property
+    def forms(self) -> Forms:
+        """The forms that answers may have. Errors: ModelError if a package is missing."""
+        return Forms(self.tokenizer, self.decoder.config.vocabulary, self.ends)
 
     @property
     def notes(self) -> list[str]:
@@ -164,8 +180,7 @@ class LanguageModel:
         if not len(prompt):
             raise ModelError("a prompt is a text, messages or tokens, found an empty list")
         if isinstance(prompt[0], Mapping):
-            text = self.template.render(prompt, variables=variables)  # type: ignore[arg-type]
-            return self._encoded(text, is_rendered=True)
+            return self.conversation(prompt, variables)[0]  # type: ignore[arg-type]
         tokens = []
         for token in prompt:
             try:
@@ -176,6 +191,13 @@ class LanguageModel:
                     hint="lists of prompts are for generate and embed",
                 ) from None
         return tokens
+
+    def conversation(
+        self, messages: Messages, variables: Mapping[str, Any] | None = None
+    ) -> tuple[list[int], str]:
+        """The tokens of messages, and their text. Errors: as of `tokens`."""
+        text = self.template.render(messages, variables=variables)
+        return self._encoded(text, is_rendered=True), text
 
     def _encoded(self, text: str, **options: Any) -> list[int]:
         """The tokens of a text that is not longer than any that fits the context."""
@@ -196,16 +218,25 @@ class LanguageModel:
         max_tokens: int | None = None,
         stop: object = None,
         logprobs: int | None = None,
-        **sampling: Any,
+        form: Form | None = None,
+        shown: Iterable[str] = (),
+        stop_token_ids: Sequence[int] | None = None,
+        ignore_eos: bool = False,
+        **options: Any,
     ) -> Continuation:
         """A new request, whose text the continuation has; `step` brings it on.
+
+        `options` are those of `Sampling`, and one of `FORMS` in place of a compiled `form`. The
+        text has the names of tokens that are `shown`, even though they control the model.
 
         Errors:
             ModelError: the prompt or an option is not such, or there is no room for them.
         """
-        unknown = sampling.keys() - Sampling.__dataclass_fields__.keys()
+        options = {name: value for name, value in options.items() if value is not None}
+        unknown = options.keys() - Sampling.__dataclass_fields__.keys() - {*FORMS}
         if unknown:
-            known = ("max_tokens", "stop", "logprobs", *Sampling.__dataclass_fields__)
+            others = ("max_tokens", "stop", "stop_token_ids", "ignore_eos", "logprobs")
+            known = (*others, *FORMS, *Sampling.__dataclass_fields__)
             raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
@@ -223,13 +254,20 @@ class LanguageModel:
                 f"the prompt has {len(tokens)} tokens, and {max_tokens} more are too many: "
                 f"a sequence has at most {self.decoder.context}"
             )
-        chosen = Sampling(**{name: v for name, v in sampling.items() if v is not None})
+        if wanted := {name: options.pop(name) for name in FORMS if name in options}:
+            form = self.forms.form(wanted)
+        chosen = Sampling(**options)
         words = self.decoder.config.vocabulary
         if (most := max(chosen.logit_bias, default=0)) >= words:
             raise ParameterError.of("logit_bias", most, f"tokens from 0 to {words - 1}")
+        ends = set() if ignore_eos else {*self.ends}
+        for token in stop_token_ids or ():
+            if type(token) is not int or not 0 <= token < words:
+                raise ParameterError.of("stop_token_ids", token, f"tokens from 0 to {words - 1}")
+            ends.add(token)
         # It only enters a queue, which needs no turn.
-        request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
-        return Continuation(request, self.tokenizer, texts)
+        request = self.engine.add(tokens, chosen, max_tokens, ends, logprobs, form)
+        return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
 
     def step(self) -> None:
         """Bring all requests on by one call of the model; those that fail end with their errors."""
@@ -249,7 +287,9 @@ class LanguageModel:
     @overload
     def generate(self, prompts: Sequence[Prompt], **options: Any) -> list[str]: ...
     @user_facing
-    def generate(self, prompts: Any, **options: Any) -> str | list[str]:
+    def generate(
+        self, prompts: Any, *, variables: Mapping[str, Any] | None = None, **options: Any
+    ) -> str | list[str]:
         """The text that continues a prompt, or answers messages; a list of them for several.
 
         Errors:
@@ -257,7 +297,10 @@ class LanguageModel:
                 chosen.
         """
         several = _is_list_of_prompts(prompts)
-        listed = [self.tokens(prompt) for prompt in (prompts if several else [prompts])]
+        listed = [
+            self.tokens(prompt, variables=variables)
+            for prompt in (prompts if several else [prompts])
+        ]
         started: list[Continuation] = []
         try:
             started.extend(self.start(tokens, **options) for tokens in listed)
@@ -268,9 +311,11 @@ class LanguageModel:
         return texts if several else texts[0]
 
     @user_facing
-    def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
+    def stream(
+        self, prompt: Prompt, *, variables: Mapping[str, Any] | None = None, **options: Any
+    ) -> Iterator[str]:
         """The same text as that of `generate`, in pieces as they come."""
-        continuation = self.start(self.tokens(prompt), **options)
+        continuation = self.start(self.tokens(prompt, variables=variables), **options)
 
         def pieces() -> Iterator[str]:
             try:
@@ -297,10 +342,24 @@ class LanguageModel:
     @user_facing
     def logits(self, prompt: Prompt) -> Any:
         """The scores of the next token after each token of a prompt, (tokens, vocabulary)."""
-        return self._read(
-            self.tokens(prompt),
-            lambda cache, part: self.decoder.run(cache, [0], [part], range(len(part))),
+        return np.concatenate(
+            self._read(
+                self.tokens(prompt),
+                lambda cache, part: self.decoder.run(cache, [0], [part], range(len(part))),
+            )
         )
+
+    def prompt_logprobs(
+        self, tokens: Sequence[int], top: int = 0
+    ) -> list[tuple[float, list[tuple[int, float]]]]:
+        """For each token but the first its logprob, and the most probable ones with theirs."""
+        rest = iter(tokens[1:])
+
+        def scored(cache: Any, part: Sequence[int]) -> list[Any]:
+            rows = self.decoder.run(cache, [0], [part], range(len(part)))
+            return [logprobs_of(row, token, top) for row, token in zip(rows, rest, strict=False)]
+
+        return [row for rows in self._read(tokens[:-1], scored, _SCORED) for row in rows]
 
     @user_facing
     def embed(self, prompts: Any) -> Any:
@@ -313,25 +372,27 @@ class LanguageModel:
         """
         if _is_list_of_prompts(prompts):
             return np.stack([self.embed(prompt) for prompt in prompts])
-        states = self._read(
-            self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
+        states = np.concatenate(
+            self._read(
+                self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
+            )
         )
         pooling = self.decoder.config.pooling
         return {"first": states[:1], "last": states[-1:]}.get(pooling, states).mean(axis=0)
 
-    def _read(self, tokens: Sequence[int], call: Any) -> Any:
+    def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""
         words, limit = self.decoder.config.vocabulary, self.decoder.context
         if len(tokens) > limit:
             raise ContextError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
         if unknown := [token for token in tokens if not 0 <= token < words]:
             raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
-        cache, chunk = self.decoder.single_cache, self.decoder.chunk
+        cache, chunk = self.decoder.single_cache, chunk or self.decoder.chunk
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
         with self.turn:
             self.decoder.state("add_sequence", cache, 0)
             try:
-                return np.concatenate([call(cache, part) for part in parts])
+                return [call(cache, part) for part in parts]
             finally:
                 self.decoder.state("remove_sequence", cache, 0)
 

@@ -13,9 +13,19 @@ from uuid import uuid4
 
 import numpy as np
 
+from relaxpy.plugins.llm.answer_parts import (
+    Layout,
+    Splitter,
+    Style,
+    Thoughts,
+    Tool,
+    chosen_tools,
+    tools_of,
+)
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.structured import Form
 from relaxpy.plugins.llm.worker import Piece
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.missing import nearest
@@ -40,18 +50,16 @@ class ApiError(Exception):
         """The seconds after which clients should ask again, where another try may succeed."""
         return {"retry-after": "1"} if self.status == 429 else {}
 
+    @property
+    def message(self) -> str:
+        """What is wrong, as a text that can be written."""
+        return _encodable(str(self))
+
     def body(self) -> dict[str, Any]:
         """The body, as OpenAI's API has it."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         param = None if self.param is None else _encodable(self.param)
-        return {
-            "error": {
-                "message": _encodable(str(self)),
-                "type": kind,
-                "param": param,
-                "code": self.code,
-            }
-        }
+        return {"error": {"message": self.message, "type": kind, "param": param, "code": self.code}}
 
 
 def _encodable(text: str) -> str:
@@ -89,6 +97,12 @@ class Asked:
     seed: int | None
     ignored: list[str]
     """The names of fields that nobody knows."""
+    layout: Layout | None = None
+    """The parts of the answer, if it may have others than its text."""
+    kept: int = 1
+    """How many of the choices for each prompt are returned: the most probable ones."""
+    echo: bool = False
+    """True if the prompt is a part of the text."""
 
     def begin(self, model: LanguageModel) -> list[Continuation]:
         """Start all choices. Errors: ModelError; then none is started."""
@@ -123,7 +137,6 @@ _IGNORED: Final = {
 }
 """Fields that have no effect on an answer."""
 _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
-    "response_format": ({"type": "text"},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),
@@ -131,27 +144,40 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     "parallel_tool_calls": (True, False),
     "modalities": (["text"],),
     "verbosity": ("medium",),
-    "echo": (False,),
     "suffix": ("",),
-    "best_of": (1,),
     **dict.fromkeys(("typical_p", "tfs_z", "length_penalty"), (1,)),
     **dict.fromkeys(("mirostat", "top_a", "xtc_probability", "dry_multiplier"), (0,)),
     **dict.fromkeys(("dynatemp_range", "min_tokens", "n_probs", "prompt_logprobs"), (0,)),
-    **dict.fromkeys(("ignore_eos", "continue_final_message", "use_beam_search"), (False,)),
+    **dict.fromkeys(("continue_final_message", "use_beam_search"), (False,)),
     **dict.fromkeys(("skip_special_tokens", "add_generation_prompt"), (True,)),
-    **dict.fromkeys(("stop_token_ids", "bad_words", "images", "documents"), ([],)),
-    **dict.fromkeys(("grammar", "format", "template", "chat_template", "system"), ("",)),
+    **dict.fromkeys(("bad_words", "images", "documents"), ([],)),
+    **dict.fromkeys(("format", "template", "chat_template", "system"), ("",)),
     **dict.fromkeys(("n_predict", "max_new_tokens", "truncate_prompt_tokens"), (-1,)),
-    **dict.fromkeys(("json_schema", "guided_json", "guided_regex", "guided_choice"), ()),
-    **dict.fromkeys(("guided_grammar", "structured_outputs", "dimensions", "thinking"), ()),
     **dict.fromkeys(("audio", "prediction", "web_search_options", "lora", "adapter"), ()),
+    "thinking": (),
 }
-"""Fields that change an answer, and their only supported values, which change nothing."""
-_OWN: Final = {"model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs"} | {
-    *("max_tokens", "max_completion_tokens", "top_logprobs")
+"""Fields that change an answer, and their only supported values, which change nothing.
+
+Tools are supported in conversations.
+"""
+_FORMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("response_format", "json_schema", "guided_json"), "schema"),
+    **dict.fromkeys(("grammar", "guided_grammar"), "grammar"),
+    "guided_regex": "regex",
+    "guided_choice": "choice",
 }
-_VARIABLES: Final = ("chat_template_kwargs", "reasoning_effort")
-"""Fields with variables of chat templates: a table of them, and one."""
+"""Fields with the form of an answer, and the options of `LanguageModel.start` that they are."""
+_STRUCTURED: Final = {"json": "schema", "regex": "regex", "choice": "choice", "grammar": "grammar"}
+"""The same of the entries of the field `structured_outputs`."""
+_TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
+_OWN: Final = {
+    *("model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs", "top_logprobs"),
+    *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos"),
+}
+_COMPLETIONS: Final = ("echo", "best_of")
+"""Fields of texts alone."""
+_VARIABLES: Final = ("chat_template_kwargs", "enable_thinking", "reasoning_effort")
+"""Fields with variables of chat templates: a table of them, and single ones."""
 _PROMPTS: Final = {"messages", "prompt", "input"}
 
 
@@ -163,15 +189,26 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         ModelError: the prompt or an option is not such.
     """
     prompt_name = "messages" if kind == "chat" else "prompt"
-    known = {prompt_name, *_SAMPLING, *_OWN, *(_VARIABLES if kind == "chat" else ())}
+    known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS, "structured_outputs"}
+    known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else {*_COMPLETIONS}
     fields, ignored = _known_fields(body, known, model)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
+    form = _form(fields)
+    tools: list[Tool] = []
+    has_to, layout = False, None
     if kind == "chat":
-        prompts = [_conversation(fields, model)]
+        listed = tools_of(fields.get("tools", []))
+        tools, has_to = chosen_tools(fields.get("tool_choice"), listed)
+        tokens, layout = _conversation(fields, model, tools)
+        prompts = [tokens]
     else:
         prompts = _prompts(fields[prompt_name], model)
     choices = _taken(fields, "n", int, 1, _MOST_CHOICES)
+    best_of = _taken(fields, "best_of", int, 1, _MOST_CHOICES) if "best_of" in fields else choices
+    kept, choices, stream = choices, best_of, _taken(fields, "stream", bool, False)
+    if best_of < kept or (best_of > kept and stream):
+        raise ParameterError.of("best_of", best_of, "at least n, which it is for streams")
     if choices * len(prompts) > _MOST_CHOICES:
         raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
     options: dict[str, Any] = {
@@ -187,7 +224,13 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     ):
         raise ParameterError.of("seed", seed, "an integer of 64 bits")
     options["logit_bias"] = _bias(fields)
-    options["logprobs"] = top = _logprobs(kind, fields)
+    options["ignore_eos"] = _taken(fields, "ignore_eos", bool, False)
+    options["stop_token_ids"] = _taken(fields, "stop_token_ids", list, [])
+    options["shown"] = () if layout is None else layout.marks
+    if form or has_to:
+        options["form"] = _compiled(form, model, layout, tools)
+    top = _logprobs(kind, fields)
+    options["logprobs"] = 0 if top is None and best_of > kept else top  # by which it is the best
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
     stream_options = _taken(fields, "stream_options", dict, {})
     return Asked(
@@ -195,11 +238,14 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
         prompts,
         choices,
         options,
-        _taken(fields, "stream", bool, False),
+        stream,
         stream_options.get("include_usage") is True,
         top is not None,
         seed,
         ignored,
+        layout,
+        kept,
+        _taken(fields, "echo", bool, False),
     )
 
 
@@ -211,7 +257,7 @@ def _known_fields(
     Errors:
         ApiError: it has fields that would change the answer, or is for another model.
     """
-    fields, ignored = _fields(body), []
+    fields, ignored = fields_of(body), []
     for name, value in fields.items():
         if name in known or name in _IGNORED:
             continue
@@ -220,39 +266,49 @@ def _known_fields(
                 continue
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
         near = nearest(name, known)
-        if near or name in _PROMPTS:  # nobody sends those for nothing
+        if near or name in {*_PROMPTS, *_COMPLETIONS}:  # nobody sends those for nothing
             meant = f", did you mean {' or '.join(near)}?" if near else " here"
             raise ApiError(400, f"there is no parameter {name!r:.60}{meant}", param=name[:60])
         ignored.append(name[:60])
-    if (name := fields.get("model", model.name)) != model.name:
+    check_model(fields.get("model", model.name), model)
+    return fields, ignored
+
+
+def check_model(name: Any, model: LanguageModel) -> None:
+    """Raise an ApiError if a request is for another model."""
+    if name != model.name:
         raise ApiError(
             404,
             f"there is no model {shown(name, 80)}, this server has {model.name!r}",
             param="model",
             code="model_not_found",
         )
-    return fields, ignored
 
 
 _MOST_INPUTS: Final = 256
+_OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions"}
 
 
-def asked_embeddings(body: bytes, model: LanguageModel) -> tuple[list[list[int]], bool, list[str]]:
+def asked_embeddings(
+    body: bytes, model: LanguageModel
+) -> tuple[list[list[int]], bool, int, list[str]]:
     """The contents of a request for embeddings.
 
-    These are the tokens of each input, whether embeddings are written in base64, and the names of
-    fields that nobody knows.
+    These are the tokens of each input, whether embeddings are written in base64, the numbers of
+    each that are returned, and the names of fields that nobody knows.
 
     Errors: as of `asked`.
     """
-    fields, ignored = _known_fields(body, {"input", "model", "encoding_format"}, model)
+    fields, ignored = _known_fields(body, _OF_EMBEDDINGS, model)
     if "input" not in fields:
         raise ApiError(400, "input is missing", param="input")
     prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS)
     encoding = fields.get("encoding_format", "float")
     if encoding not in ("float", "base64"):
         raise ParameterError.of("encoding_format", encoding, "float or base64")
-    return prompts, encoding == "base64", ignored
+    width = model.decoder.config.width
+    dimensions = _taken(fields, "dimensions", int, 1, width) if "dimensions" in fields else width
+    return prompts, encoding == "base64", dimensions, ignored
 
 
 def embeddings_body(
@@ -312,7 +368,7 @@ def _number(text: str, kind: Callable[[str], Any] = int) -> Any:
     return kind(text)
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def fields_of(body: bytes) -> dict[str, Any]:
     """The fields of a body that are not null. Errors: ApiError."""
 
     def refuse(constant: str) -> None:
@@ -345,18 +401,90 @@ def _taken(
     return value
 
 
-_TYPES: Final = {bool: "true or false", dict: "an object"}
+_TYPES: Final = {bool: "true or false", dict: "an object", list: "a list"}
 
 
-def _conversation(fields: Mapping[str, Any], model: LanguageModel) -> list[int]:
+def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
+    """The field that asks for the form of an answer, that option and its value, if there is one.
+
+    Errors:
+        ParameterError: there are several, or one is not such.
+    """
+    found = [
+        (name, kind, fields[name]) for name, kind in _FORMS.items() if fields.get(name, "") != ""
+    ]
+    whole = fields.get("response_format")
+    match whole:
+        case None:
+            pass
+        case {"type": "text"}:
+            del found[0]
+        case {"type": "json_object"}:
+            found[0] = (*found[0][:2], whole.get("schema", {"type": "object"}))
+        case (
+            {"type": "json_schema", "json_schema": {"schema": schema}}
+            | {"type": "json_schema", "schema": schema}  # of llama.cpp
+        ):
+            found[0] = (*found[0][:2], schema)
+        case _:
+            own = '{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}}'
+            expected = f"the type text or json_object, or {own}"
+            raise ParameterError.of("response_format", whole, expected)
+    for name, value in _taken(fields, "structured_outputs", dict, {}).items():
+        if name not in _STRUCTURED:
+            raise ParameterError.of("structured_outputs", name, f"one of {', '.join(_STRUCTURED)}")
+        found.append(("structured_outputs", _STRUCTURED[name], value))
+    if len(found) > 1:
+        names = [name for name, _, _ in found]
+        raise ParameterError.of(names[1], names, "a single form of an answer")
+    return found[0] if found else None
+
+
+def _compiled(
+    form: tuple[str, str, Any] | None,
+    model: LanguageModel,
+    layout: Layout | None,
+    tools: Sequence[Tool],
+) -> Form:
+    """The form of an answer, or of calls of tools. Errors: ParameterError."""
+    name, given = ("tools", {}) if form is None else (form[0], {form[1]: form[2]})
+    calls = thoughts = None
+    if layout is not None:
+        thoughts = layout.thoughts
+        if layout.style is not None:
+            calls = partial(layout.style.lark, tools, several=layout.most > 1)
+    try:
+        return model.forms.form(given, thoughts, calls)
+    except ParameterError as error:
+        error.param = name
+        raise
+
+
+def _conversation(
+    fields: Mapping[str, Any], model: LanguageModel, tools: Sequence[Tool]
+) -> tuple[list[int], Layout | None]:
+    """The tokens of a conversation, and the parts that its answer may have, if it has others."""
     messages = fields["messages"]
     if not isinstance(messages, list) or not messages:
         raise ParameterError.of("messages", messages, "a list of messages")
     variables = dict(_taken(fields, "chat_template_kwargs", dict, {}))
-    if "reasoning_effort" in fields:
-        variables.setdefault("reasoning_effort", fields["reasoning_effort"])
+    for name in ("enable_thinking", "reasoning_effort"):
+        if name in fields:
+            variables.setdefault(name, fields[name])
+    style = Style.of(model.template.text) if tools else None
+    if tools:
+        if style is None:
+            message = f"the chat template of {model.name} takes no tools"
+            raise ApiError(400, message, param="tools", code="unsupported_value")
+        variables["tools"] = fields["tools"]
+    several = _taken(fields, "parallel_tool_calls", bool, True)
     try:
-        return model.tokens(messages, variables=variables)
+        tokens, text = model.conversation(messages, variables)
+        thoughts = Thoughts.of(model.template.text, text)
+        if thoughts is None and style is None:
+            return tokens, None
+        names = frozenset(tool.name for tool in tools)
+        return tokens, Layout(thoughts, style, names, 1 << 30 if several else 1)
     except ParameterError:
         raise
     except ContextError as error:
@@ -438,9 +566,18 @@ def _too_long(context: int, found: str, param: str) -> ApiError:
 class Answer:
     """The bodies of an answer: one in the end, or events for its pieces."""
 
+    media_type = "text/event-stream; charset=utf-8"
+    """The type of the pieces."""
+
     def __init__(self, what: Asked, model: LanguageModel, started: Sequence[Continuation]) -> None:
         self.what, self.model, self.started = what, model, started
         chunk = ".chunk" if what.stream else ""
+        layout = what.layout
+        self._splitters = [None if layout is None else Splitter(layout) for _ in started]
+        self.scores: list[Any] = []
+        """For each prompt the logprobs of its tokens, if they are returned."""
+        self._calls = [0] * len(started)
+        """How many calls of tools each choice has."""
         self._lengths = [0] * len(started)
         """How many characters the tokens of each choice have whose logprobs were returned."""
         prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
@@ -453,49 +590,115 @@ class Answer:
         self._head = json.dumps(fields)[:-1] + ', "choices": ['
         """The fields that begin all bodies."""
 
-    def usage(self) -> dict[str, int]:
-        """How many tokens were read and chosen."""
+    def usage(self) -> dict[str, Any]:
+        """How many tokens were read and chosen; those of prompts may have been in the cache."""
+        first = self.started[:: self.what.choices]  # of each prompt
+        cached = sum(continuation.request.shared for continuation in first)
         read = sum(map(len, self.what.prompts))
         chosen = sum(continuation.read for continuation in self.started)
-        return {"prompt_tokens": read, "completion_tokens": chosen, "total_tokens": read + chosen}
+        return {
+            "prompt_tokens": read,
+            "completion_tokens": chosen,
+            "total_tokens": read + chosen,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
 
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         """The body of an answer that is not streamed."""
-        choices = []
-        for index, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
-            choice: dict[str, Any] = {"index": index, "finish_reason": reason}
+        choices: list[str] = []
+        for index in self._best():
+            text, reason = texts[index], reasons[index]
+            choice: dict[str, Any] = {"index": len(choices)}
             tokens = range(self.started[index].read)
             if self.what.kind == "chat":
-                choice["message"] = {"role": "assistant", "content": text, "refusal": None}
+                own = self._parts(index, text, is_last=True)
+                for call in own.get("tool_calls", ()):
+                    del call["index"]
+                own.setdefault("content", None if "tool_calls" in own else "")
+                choice["message"] = {"role": "assistant", "refusal": None, **own}
             else:
-                choice["text"] = text
+                choice["text"] = self._echoed(index) + text
+            choice["finish_reason"] = self._reason(index, reason)
             choice["logprobs"] = self._logprobs(index, tokens)
             choices.append(json.dumps(choice))
         return f'{self._head}{", ".join(choices)}], "usage": {json.dumps(self.usage())}}}'
 
+    def _best(self) -> list[int]:
+        """The numbers of the choices that are returned."""
+        what, count = self.what, len(self.started)
+        if what.kept == what.choices:
+            return list(range(count))
+
+        def mean(index: int) -> float:
+            own = self.started[index].request.logprobs
+            return sum(logprob for logprob, _ in own) / max(1, len(own))
+
+        groups = (range(first, first + what.choices) for first in range(0, count, what.choices))
+        return [k for group in groups for k in sorted(group, key=mean, reverse=True)[: what.kept]]
+
+    def _echoed(self, index: int) -> str:
+        """The text of the prompt of a choice, if it is a part of that."""
+        prompt = self.what.prompts[index // self.what.choices]
+        return self.model.tokenizer.decode(prompt) if self.what.echo else ""
+
     def first(self) -> str:
-        """The events before the text, which name the role."""
+        """The events before the text, which name the role, or have the prompt."""
         if self.what.kind == "text":
-            return ""
+            count = len(self.started) if self.what.echo else 0
+            return "".join(
+                self._event(
+                    k,
+                    f'"text": {json.dumps(self._echoed(k))}, '
+                    f'"logprobs": {json.dumps(self._logprobs(k, range(0)))}',
+                )
+                for k in range(count)
+            )
         own = '"delta": {"role": "assistant", "content": ""}'
         return "".join(self._event(index, own) for index in range(len(self.started)))
 
     def chunk(self, piece: Piece) -> str:
         """The event of a piece of a choice."""
-        text = json.dumps(piece.text)
         if self.what.kind == "chat":
-            content = f'"content": {text}' if piece.text else ""
-            own = f'"delta": {{{content}}}'
+            parts = self._parts(piece.index, piece.text, is_last=piece.is_last)
+            own = f'"delta": {json.dumps(parts)}'
         else:
-            own = f'"text": {text}'
+            own = f'"text": {json.dumps(piece.text)}'
         logprobs = self._logprobs(piece.index, piece.tokens)
         own += ', "logprobs": ' + ("null" if logprobs is None else json.dumps(logprobs))
-        return self._event(piece.index, own, piece.reason)
+        return self._event(piece.index, own, self._reason(piece.index, piece.reason))
+
+    def _parts(self, index: int, text: str, *, is_last: bool) -> dict[str, Any]:
+        """The fields of a message with the next piece of its text."""
+        splitter = self._splitters[index]
+        if splitter is None:
+            return {"content": text} if text else {}
+        found: dict[str, Any] = {}
+        for part in [*splitter.add(text), *(splitter.end() if is_last else ())]:
+            if part.kind == "call":
+                call = {
+                    "index": self._calls[index],
+                    "id": uuid4().hex[:9],  # of nine letters, as templates of Mistral want it
+                    "type": "function",
+                    "function": {"name": part.name, "arguments": part.text},
+                }
+                found.setdefault("tool_calls", []).append(call)
+                self._calls[index] += 1
+            else:
+                name = "content" if part.kind == "content" else "reasoning_content"
+                found[name] = found.get(name, "") + part.text
+        return found
+
+    def _reason(self, index: int, reason: str | None) -> str | None:
+        return "tool_calls" if reason == "stop" and self._calls[index] else reason
 
     def last(self) -> str:
         """The events after the text: the usage, if it was asked for, and the end."""
         usage = f'data: {self._head}], "usage": {json.dumps(self.usage())}}}\n\n'
         return f"{usage if self.what.with_usage else ''}data: [DONE]\n\n"
+
+    def failed(self, error: ApiError) -> str:
+        """The event after the text if the answer ends with an error."""
+        return event(error.body())
 
     def _event(self, index: int, own: str, reason: str | None = None) -> str:
         """An event of a choice with its own fields, written directly: each token has one."""
@@ -508,8 +711,13 @@ class Answer:
         if not self.what.with_logprobs:
             return None
         request, piece = self.started[index].request, self.model.tokenizer.piece
-        rows = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
+        rows: list[Any] = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
         rows = [(t, max(p, _LEAST), [(o, max(q, _LEAST)) for o, q in top]) for t, p, top in rows]
+        if self.what.echo and not self._lengths[index]:
+            prompt = self.what.prompts[index // self.what.choices]
+            scores = self.scores[index // self.what.choices]
+            found = [(t, *row) for t, row in zip(prompt[1:], scores, strict=True)]
+            rows = [(prompt[0], None, []), *found, *rows]
         if self.what.kind == "text":
             offset, offsets = self._lengths[index], []
             for token, _, _ in rows:
@@ -519,7 +727,10 @@ class Answer:
             return {
                 "tokens": [piece(token) for token, _, _ in rows],
                 "token_logprobs": [logprob for _, logprob, _ in rows],
-                "top_logprobs": [_first_by_text(piece, top) for _, _, top in rows],
+                "top_logprobs": [
+                    None if logprob is None else _first_by_text(piece, top)
+                    for _, logprob, top in rows
+                ],
                 "text_offset": offsets,
             }
 

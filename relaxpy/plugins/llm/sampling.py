@@ -83,8 +83,12 @@ class Sampling:
         penalties = self.presence_penalty or self.frequency_penalty
         return self.repetition_penalty == 1 and not penalties and not self.logit_bias
 
-    def adjusted(self, scores: Any, before: Sequence[int], chosen: Sequence[int]) -> Any:
+    def adjusted(
+        self, scores: Any, before: Sequence[int], chosen: Sequence[int], allowed: Any = None
+    ) -> Any:
         """The scores, float64, after penalties for tokens of the text, the last ones `chosen`.
+
+        Those that are not `allowed`, if that is not None, have none.
 
         Errors:
             ModelError: a score is NaN, or the best one is infinite.
@@ -105,17 +109,25 @@ class Sampling:
         if (self.presence_penalty or self.frequency_penalty) and len(chosen):
             seen, counts = np.unique(chosen, return_counts=True)
             scores[seen] -= self.presence_penalty + self.frequency_penalty * counts
+        if allowed is not None:
+            scores[~allowed] = -np.inf
+            if (best := scores.max()) == -np.inf:
+                raise _no_choice(best)
         return scores
 
     def probabilities(
-        self, scores: Any, before: Sequence[int] = (), chosen: Sequence[int] = ()
+        self,
+        scores: Any,
+        before: Sequence[int] = (),
+        chosen: Sequence[int] = (),
+        allowed: Any = None,
     ) -> Any:
         """The probabilities of all tokens, float64, by their scores; those left out have 0.
 
         Errors:
             ModelError: as of `adjusted`.
         """
-        scores = self.adjusted(scores, before, chosen)
+        scores = self.adjusted(scores, before, chosen, allowed)
         if self.temperature == 0:
             return np.eye(1, len(scores), int(scores.argmax()))[0]
         with np.errstate(over="ignore"):
@@ -145,15 +157,19 @@ class Sampling:
         before: Sequence[int],
         random: np.random.Generator | None,
         chosen: Sequence[int] = (),
+        allowed: Any = None,
     ) -> int:
         """A token; a temperature of 0 draws nothing. Errors: ModelError, as of `adjusted`."""
         if self.temperature == 0:
-            changed = scores if self._changes_nothing else self.adjusted(scores, before, chosen)
+            if not self._changes_nothing:
+                changed = self.adjusted(scores, before, chosen, allowed)
+            else:
+                changed = scores if allowed is None else np.where(allowed, scores, -np.inf)
             best = int(changed.argmax())  # the first NaN, if there is one
             if not math.isfinite(changed[best]):
                 raise _no_choice(changed[best])
             return best
-        shares = self.probabilities(scores, before, chosen)
+        shares = self.probabilities(scores, before, chosen, allowed)
         assert random is not None
         return int(random.choice(len(shares), p=shares))
 

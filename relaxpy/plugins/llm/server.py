@@ -10,24 +10,36 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from relaxpy.plugins.llm.config import ModelError
+from relaxpy import __version__
+from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.ollama_api import (
+    OllamaAnswer,
+    Path as OllamaPath,
+    asked_ollama,
+    asked_ollama_embeddings,
+    checked_fields,
+    described,
+    loaded,
+    moment,
+    shown_model,
+)
 from relaxpy.plugins.llm.openai_api import (
     Answer,
     ApiError,
+    Asked,
     Kind,
     asked,
     asked_embeddings,
     embeddings_body,
     error_of,
-    event,
 )
 from relaxpy.plugins.llm.worker import Job, Worker
 
@@ -39,12 +51,8 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_STREAMED: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-)
-"""The headers of a stream."""
+_STREAMED: Final = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+"""The headers of a stream beside its type."""
 _READERS: Final = 2
 """How many requests are read at a time: templates and tokenizers take memory and CPU time."""
 _MOST_BODIES: Final = 16
@@ -64,11 +72,14 @@ def serve(
     *,
     max_tokens: int = 2048,
     queue: int = 64,
+    cors: Sequence[str] = (),
+    log: Callable[[str], object] = lambda line: None,
     ready: Callable[[str], object] = lambda url: None,
 ) -> None:
     """Serve a model until a signal ends it; `ready` gets the address that it listens at.
 
-    Answers have at most `max_tokens`; requests beyond `queue` that wait are refused.
+    Answers have at most `max_tokens`; requests beyond `queue` that wait are refused. Pages of the
+    origins `cors` may use it. `log` gets a line for each request.
 
     Errors:
         ModelError: the packages of the extra `serve` are not installed.
@@ -77,7 +88,8 @@ def serve(
     require_packages()
     import uvicorn
 
-    config = configuration(application(model, host=host, max_tokens=max_tokens, queue=queue))
+    app = application(model, host=host, max_tokens=max_tokens, queue=queue, cors=cors, log=log)
+    config = configuration(app)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
         shown = f"[{host}]" if ":" in host else host
@@ -134,12 +146,15 @@ def application(
     max_tokens: int = 2048,
     queue: int = 64,
     max_body: int = 4 * 1024 * 1024,
+    cors: Sequence[str] = (),
+    log: Callable[[str], object] = lambda line: None,
 ) -> Any:
     """The application, for servers of ASGI. Errors: ModelError if starlette is not installed."""
     try:
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.middleware import Middleware
+        from starlette.middleware.cors import CORSMiddleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
         from starlette.responses import JSONResponse
         from starlette.routing import Route
@@ -163,12 +178,33 @@ def application(
             "/v1/chat/completions", server.guarded(partial(server.answer, "chat")), methods=["POST"]
         ),
     ]
+    for path in ("generate", "chat"):
+        handler = server.guarded(partial(server.ollama_answer, path))
+        routes.append(Route(f"/api/{path}", handler, methods=["POST"]))
+    for path in ("embed", "embeddings"):
+        handler = server.guarded(partial(server.ollama_embeddings, path))
+        routes.append(Route(f"/api/{path}", handler, methods=["POST"]))
+    for path, method in (("tags", "GET"), ("ps", "GET"), ("show", "POST")):
+        handler = server.guarded(server.ollama_models)
+        routes.append(Route(f"/api/{path}", handler, methods=[method]))
+    routes.append(Route("/api/version", server.guarded(server.ollama_version)))
     # A page of another name that leads to this address is not let in by the browser's user.
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
+    shared = Middleware(
+        CORSMiddleware,
+        allow_origins=list(cors),
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type"],
+    )
     return Starlette(
         routes=routes,
         lifespan=server.lifespan,
-        middleware=[Middleware(_WithHeaders), *([trusted] if host in _LOOPBACK else [])],
+        middleware=[
+            Middleware(_Logged, log),
+            Middleware(_WithHeaders),
+            *([trusted] if host in _LOOPBACK else []),
+            *([shared] if cors else []),
+        ],
         exception_handlers={HTTPException: not_there},  # type: ignore[dict-item]
     )
 
@@ -210,7 +246,9 @@ class _Server:
                 response = await handle(request)
             except (ApiError, ModelError, RecursionError) as error:
                 api = error_of(error)
-                response = JSONResponse(api.body(), api.status, headers=api.headers)
+                is_ollama = request.url.path.startswith("/api/")
+                body = {"error": api.message} if is_ollama else api.body()
+                response = JSONResponse(body, api.status, headers=api.headers)
             self.answered[response.status_code] += 1
             return response
 
@@ -282,15 +320,36 @@ class _Server:
 
     async def answer(self, kind: Kind, request: Any) -> Any:
         """The answer to a prompt or a conversation."""
-        from starlette.responses import Response
-
         self._check_room(1)
         what = await self._read(request, lambda b: asked(kind, b, self.model, self.max_tokens))
+        return await self._answered(request, what, Answer)
+
+    async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
+        """The answer to a prompt or a conversation, as Ollama has it."""
+        from starlette.responses import JSONResponse
+
+        self._check_room(1)
+        what = await self._read(
+            request, lambda body: asked_ollama(path, body, self.model, self.max_tokens)
+        )
+        if what is None:
+            return JSONResponse(loaded(path, self.model))
+        return await self._answered(request, what, partial(OllamaAnswer, path))
+
+    async def _answered(self, request: Any, what: Asked, answer_of: Callable[..., Answer]) -> Any:
+        """The response to what is asked for."""
+        from starlette.responses import Response
+
         self._note(what.ignored)
         self._check_room(len(what.prompts) * what.choices)
+        scores = []
+        for prompt in what.prompts if what.echo and what.with_logprobs else ():
+            own = partial(self.model.prompt_logprobs, prompt, what.options["logprobs"])
+            scores.append(await self.worker.call(own))
         started = what.begin(self.model)
         job = self.worker.submit(started)
-        answer = Answer(what, self.model, started)
+        answer = answer_of(what, self.model, started)
+        answer.scores = scores
         if what.stream:
             return _Stream(answer, job, partial(self._end, answer, job))
         whole = asyncio.ensure_future(_whole(job))
@@ -308,12 +367,53 @@ class _Server:
         return Response(text, media_type="application/json")
 
     async def embeddings(self, request: Any) -> Any:
-        """The embeddings of texts, which the engine computes between its steps."""
+        """The embeddings of texts."""
         from starlette.responses import JSONResponse
 
-        prompts, is_base64, ignored = await self._read(
-            request, lambda body: asked_embeddings(body, self.model)
+        asked = await self._read(request, lambda body: asked_embeddings(body, self.model))
+        found, count = await self._embedded(request, asked)
+        return JSONResponse(embeddings_body(self.model, found, count, is_base64=asked[1]))
+
+    async def ollama_embeddings(self, path: str, request: Any) -> Any:
+        """The embeddings of texts, or of one text, as Ollama has it."""
+        from starlette.responses import JSONResponse
+
+        begin = time.monotonic_ns()
+        asked = await self._read(
+            request, lambda body: asked_ollama_embeddings(path, body, self.model)
         )
+        found, count = await self._embedded(request, asked)
+        listed = embeddings_body(self.model, found, count, is_base64=False)["data"]
+        vectors = [entry["embedding"] for entry in listed]
+        if path == "embeddings":
+            return JSONResponse({"embedding": vectors[0]})
+        body = {"model": self.model.name, "embeddings": vectors, "prompt_eval_count": count}
+        spent = {"total_duration": time.monotonic_ns() - begin, "load_duration": 0}
+        return JSONResponse({**body, **spent})
+
+    async def ollama_models(self, request: Any) -> Any:
+        """The model, and what is known of it."""
+        from starlette.responses import JSONResponse
+
+        if request.method == "POST":
+            await self._read(request, lambda body: checked_fields(body, self.model))
+            return JSONResponse(shown_model(self.model))
+        own = described(self.model, self.created)
+        if request.url.path == "/api/ps":
+            own |= {"expires_at": moment(time.time() + 365 * 86400), "size_vram": 0}
+        return JSONResponse({"models": [own]})
+
+    async def ollama_version(self, _: Any) -> Any:
+        """The version of this program."""
+        from starlette.responses import JSONResponse
+
+        return JSONResponse({"version": __version__})
+
+    async def _embedded(
+        self, request: Any, asked: tuple[list[list[int]], bool, int, list[str]]
+    ) -> tuple[list[Any], int]:
+        """The vectors that are asked for, computed between the engine's steps, and the tokens."""
+        prompts, _, dimensions, ignored = asked
         self._note(ignored)
         found = []
         left = asyncio.ensure_future(_left(request.receive))
@@ -321,12 +421,13 @@ class _Server:
             for tokens in prompts:
                 if left.done():
                     raise ApiError(499, "the client has left")
-                found.append(await self.worker.call(partial(self.model.embed, tokens)))
+                vector = await self.worker.call(partial(self.model.embed, tokens))
+                found.append(vector[:dimensions])
         finally:
             left.cancel()
         count = sum(map(len, prompts))
         self.tokens["prompt"] += count
-        return JSONResponse(embeddings_body(self.model, found, count, is_base64=is_base64))
+        return found, count
 
     def _check_room(self, count: int) -> None:
         """Raise an ApiError if the queue has no room for that many more choices of answers."""
@@ -387,6 +488,32 @@ class _Server:
             self.tokens[kind] += usage[f"{kind}_tokens"]
 
 
+class _Logged:
+    """An application each of whose requests has a line in a log when it has ended."""
+
+    def __init__(self, app: Any, log: Callable[[str], object]) -> None:
+        self.app, self.log = app, log
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, status = time.monotonic(), 499
+
+        async def send_noted(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_noted)
+        finally:
+            client = (scope.get("client") or ["-"])[0]
+            path = scope["path"][:100].encode("unicode_escape").decode()
+            seconds = time.monotonic() - begin
+            self.log(f"{client} {scope['method']} {path} {status} {seconds:.3f} s")
+
+
 class _WithHeaders:
     """An application that gets requests whose headers are few and of one meaning."""
 
@@ -426,7 +553,8 @@ class _Stream:
         left = asyncio.ensure_future(_left(receive))
         left.add_done_callback(lambda _: self.job.cancel())  # which ends the pieces
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _STREAMED})
+            headers = ((b"content-type", self.answer.media_type.encode()), *_STREAMED)
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             await self._send(send, self.answer.first())
             ended = await self._send_pieces(send)
             await self._send(send, ended, more_body=False)
@@ -440,7 +568,7 @@ class _Stream:
             events = ""
             for piece in new:
                 if piece.error is not None:
-                    return events + event(_failure(piece.error).body())
+                    return events + self.answer.failed(_failure(piece.error))
                 events += self.answer.chunk(piece)
             await self._send(send, events)
         return self.answer.last()
@@ -464,6 +592,8 @@ async def _whole(job: Job) -> tuple[list[str], list[str | None]]:
 
 
 def _failure(error: Exception) -> ApiError:
+    if isinstance(error, ParameterError):  # the form that it asks for
+        return error_of(error)
     return ApiError(500, f"no answer can be computed: {error}")
 
 

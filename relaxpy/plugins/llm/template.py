@@ -46,7 +46,7 @@ class ChatTemplate:
             raise ModelError(
                 f"the chat template has {len(text)} characters, expected at most {_LONGEST}"
             )
-        self._text, self._special = text, dict(special)
+        self.text, self._special = text, dict(special)
         _renderer(os.getpid()).rendered(text, None)
 
     def render(
@@ -71,7 +71,7 @@ class ChatTemplate:
             "messages": _checked(messages),
             "add_generation_prompt": continues,
         }
-        return _renderer(os.getpid()).rendered(self._text, values)
+        return _renderer(os.getpid()).rendered(self.text, values)
 
 
 class _Renderer:

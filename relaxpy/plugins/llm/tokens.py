@@ -69,6 +69,12 @@ class Tokenizer:
         with _failures_as_errors("the tokenizer cannot write a token"):
             return str(self.own.decode([token], skip_special_tokens=False))
 
+    def hidden(self, texts: Iterable[str]) -> set[int]:
+        """The tokens with these names that texts do not show, as they control the model."""
+        found = self.ids_of(texts)
+        added = self.own.get_added_tokens_decoder() if found else {}
+        return {token for token in found if token in added and added[token].special}
+
     def ids_of(self, texts: Iterable[str]) -> set[int]:
         """The tokens with these names, as far as there are such."""
         found = (self.own.token_to_id(text) for text in texts)

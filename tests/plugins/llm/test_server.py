@@ -140,7 +140,7 @@ def test_embeddings_end_with_the_client_that_waits_for_them(
         ({"input": [1] * 5000}, "input"),
         ({"input": [10**9]}, None),
         ({"input": "a", "encoding_format": "text"}, "encoding_format"),
-        ({"input": "a", "dimensions": 5}, "dimensions"),
+        ({"input": "a", "dimensions": 500}, "dimensions"),
         ({"input": "a", "prompt": "a"}, "prompt"),
     ],
 )
@@ -273,6 +273,190 @@ def test_logprobs_of_tokens_with_the_same_text(running: Running, lm: Any) -> Non
         assert list(row.values()) == sorted(row.values(), reverse=True)
 
 
+def test_answers_have_the_form_that_is_asked_for(running: Running, lm: Any) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    pytest.importorskip("llguidance")
+    closed = pydantic.ConfigDict(extra="forbid")
+    person = pydantic.create_model("Person", age=(int, ...), is_cat=(bool, ...), __config__=closed)
+    client = running.client()
+    asked: dict[str, Any] = {"model": "tiny", "messages": HELLO, "seed": 4}
+    answer = client.chat.completions.parse(response_format=person, **asked)
+    assert isinstance(answer.choices[0].message.parsed, person)
+    assert answer.choices[0].finish_reason == "stop"
+    form = {
+        "type": "json_schema",
+        "json_schema": {"name": "x", "schema": person.model_json_schema()},
+    }
+    stream = client.chat.completions.create(response_format=form, stream=True, **asked)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+    assert person.model_validate_json(text) == answer.choices[0].message.parsed
+    assert text == lm.generate(HELLO, schema=person, temperature=1, seed=4, max_tokens=100)
+    schema, grammar = {"enum": ["a", [1]]}, 'root ::= "a" [bc]+ "d"'
+    for fields, pattern in (
+        ({"response_format": {"type": "json_object", "schema": schema}}, r'"a"|\[\s*1\s*\]'),
+        ({"json_schema": schema}, r'"a"|\[\s*1\s*\]'),
+        ({"guided_json": json.dumps(schema)}, r'"a"|\[\s*1\s*\]'),
+        ({"structured_outputs": {"json": schema}}, r'"a"|\[\s*1\s*\]'),
+        ({"grammar": grammar}, "a[bc]+d"),
+        ({"guided_grammar": grammar}, "a[bc]+d"),
+        ({"structured_outputs": {"grammar": grammar}}, "a[bc]+d"),
+        ({"guided_regex": "a[bc]+d"}, "a[bc]+d"),
+        ({"structured_outputs": {"regex": "a[bc]+d"}}, "a[bc]+d"),
+        ({"guided_choice": ["yes", "no"]}, "yes|no"),
+        ({"structured_outputs": {"choice": ["yes", "no"]}}, "yes|no"),
+    ):
+        for path in ("completions", "chat/completions"):
+            prompt = {"prompt": "the cat"} if path == "completions" else {"messages": HELLO}
+            body = {**prompt, **fields, "n": 2, "max_tokens": 50, "seed": 1}
+            found = httpx.post(f"{running.url}/v1/{path}", json=body).json()["choices"]
+            for choice in found:
+                text = choice["text"] if path == "completions" else choice["message"]["content"]
+                assert re.fullmatch(pattern, text), fields
+                assert choice["finish_reason"] == "stop"
+    [choice] = client.chat.completions.create(
+        response_format={"type": "json_object"}, max_tokens=2, **asked
+    ).choices
+    assert (choice.finish_reason, choice.message.content[0]) == ("length", "{")
+    wait_until_idle(lm)
+
+
+def test_answers_end_at_the_tokens_that_requests_name(running: Running, lm: Any) -> None:
+    body: dict[str, Any] = {"prompt": "the cat", "temperature": 0, "max_tokens": 12}
+
+    def ask(**fields: Any) -> tuple[str, str, int]:
+        answer = httpx.post(f"{running.url}/v1/completions", json={**body, **fields}).json()
+        [choice] = answer["choices"]
+        return choice["text"], choice["finish_reason"], answer["usage"]["completion_tokens"]
+
+    whole = lm.start(lm.tokens("the cat"), max_tokens=12).request
+    while not whole.done:
+        lm.step()
+    third = whole.tokens[2]
+    text, reason, count = ask(stop_token_ids=[third])
+    place = whole.tokens.index(third)
+    assert (text, reason, count) == (lm.tokenizer.decode(whole.tokens[:place]), "stop", place + 1)
+    assert text == lm.generate("the cat", max_tokens=12, stop_token_ids=[third])
+    bias = {"1": 100}  # the end that the model has
+    assert ask(logit_bias=bias) == ("", "stop", 1)
+    assert ask(logit_bias=bias, ignore_eos=True)[1:] == ("length", 12)
+    wait_until_idle(lm)
+
+
+def test_prompts_may_be_a_part_of_the_text(running: Running, lm: Any) -> None:
+    client, texts = running.client(), ["the cat sat on the mat" * 4, "hello"]
+    options = {"model": "tiny", "prompt": texts, "max_tokens": 3, "temperature": 0, "echo": True}
+    plain = client.completions.create(**options)
+    assert [choice.text for choice in plain.choices] == [
+        text + lm.generate(text, max_tokens=3) for text in texts
+    ]
+    answer = client.completions.create(logprobs=2, **options)
+    streamed: dict[int, list[Any]] = {0: [], 1: []}
+    for chunk in client.completions.create(logprobs=2, stream=True, **options):
+        streamed[chunk.choices[0].index].append(chunk.choices[0])
+    for text, choice in zip(texts, answer.choices, strict=True):
+        tokens, own = lm.tokens(text), choice.logprobs
+        scores = lm.logits(tokens).astype("float64")
+        logs = scores - scores.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+        assert (own.token_logprobs[0], own.top_logprobs[0]) == (None, None)
+        wanted = [logs[k, token] for k, token in enumerate(tokens[1:])]
+        np.testing.assert_allclose(
+            own.token_logprobs[1 : len(tokens)], wanted, rtol=1e-4, atol=1e-4
+        )
+        assert own.tokens[: len(tokens)] == [lm.tokenizer.piece(token) for token in tokens]
+        assert len(own.tokens) == len(tokens) + 3
+        best = [lm.tokenizer.piece(int(row.argmax())) for row in logs[:-1]]
+        assert [next(iter(top)) for top in own.top_logprobs[1 : len(tokens)]] == best
+        pieces = streamed[choice.index]
+        assert "".join(piece.text for piece in pieces) == choice.text
+        for name in ("tokens", "text_offset"):
+            joined = [entry for piece in pieces for entry in getattr(piece.logprobs, name)]
+            assert joined == getattr(own, name)
+
+
+def test_the_best_of_several_choices_are_returned(running: Running, lm: Any) -> None:
+    body = {"prompt": ["the cat", "hello"], "max_tokens": 6, "seed": 3, "temperature": 1.5}
+
+    def ask(**fields: Any) -> Any:
+        return httpx.post(f"{running.url}/v1/completions", json={**body, **fields}).json()
+
+    every, best = ask(n=5, logprobs=0)["choices"], ask(n=2, best_of=5)
+    ranked = [
+        sorted(
+            every[first : first + 5],
+            key=lambda choice: -np.mean(choice["logprobs"]["token_logprobs"]),
+        )
+        for first in (0, 5)
+    ]
+    wanted = [choice["text"] for group in ranked for choice in group[:2]]
+    assert [choice["text"] for choice in best["choices"]] == wanted
+    assert [choice["index"] for choice in best["choices"]] == [0, 1, 2, 3]
+    assert best["choices"][0]["logprobs"] is None
+    assert best["usage"]["completion_tokens"] == 60
+    for fields in ({"n": 3, "best_of": 2}, {"best_of": 2, "stream": True}, {"best_of": 0}):
+        assert ask(**fields)["error"]["param"] == "best_of"
+    found = httpx.post(f"{running.url}/v1/chat/completions", json={"messages": HELLO, "best_of": 2})
+    assert found.status_code == 400
+
+
+def test_embeddings_have_the_dimensions_that_are_wanted(running: Running, lm: Any) -> None:
+    client = running.client()
+    wanted = lm.embed("the cat")[:10]
+    [one] = client.embeddings.create(model="tiny", input="the cat", dimensions=10).data
+    np.testing.assert_allclose(one.embedding, wanted / np.linalg.norm(wanted), rtol=1e-6)
+    for bad in (0, 65, "x"):
+        with pytest.raises(openai.BadRequestError, match="dimensions cannot be"):
+            client.post("/embeddings", body={"input": "a", "dimensions": bad}, cast_to=object)
+
+
+def test_usage_tells_which_tokens_were_in_the_cache(running: Running, lm: Any) -> None:
+    client, prompt = running.client(), [5 + k % 50 for k in range(120)]
+    options = {"model": "tiny", "prompt": prompt, "max_tokens": 3}
+    found = [client.completions.create(**options).usage for _ in range(2)]
+    assert [usage.prompt_tokens_details.cached_tokens for usage in found] == [0, 119]
+    stream = client.completions.create(
+        stream=True, stream_options={"include_usage": True}, n=2, **options
+    )
+    assert [*stream][-1].usage.prompt_tokens_details.cached_tokens == 119
+
+
+def test_pages_of_named_origins_may_use_the_server(lm: Any) -> None:
+    origin = "http://localhost:3000"
+    server = Running(lm, cors=[origin])
+    ask = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type",
+    }
+    try:
+        for own, is_let in ((origin, True), ("http://evil.example", False)):
+            headers = {"origin": own}
+            for found in (
+                httpx.get(f"{server.url}/v1/models", headers=headers),
+                httpx.options(f"{server.url}/v1/chat/completions", headers=headers | ask),
+            ):
+                let = found.headers.get("access-control-allow-origin")
+                assert (let == own) == is_let
+                assert found.status_code == 200 or not is_let
+    finally:
+        server.stop()
+
+
+def test_each_request_has_a_line_in_the_log(lm: Any) -> None:
+    lines: list[str] = []
+    server = Running(lm, log=lines.append)
+    try:
+        httpx.get(f"{server.url}/v1/models")
+        httpx.post(f"{server.url}/v1/completions", json={"prompt": "a", "stream": True})
+        httpx.get(f"{server.url}/no%1B[31m%0Athing")
+    finally:
+        server.stop()
+    wanted = ["GET /v1/models 200", "POST /v1/completions 200", r"GET /no\x1b[31m\nthing 404"]
+    assert len(lines) == len(wanted)
+    for line, part in zip(lines, wanted, strict=True):
+        assert re.fullmatch(rf"127\.0\.0\.1 {re.escape(part)} \d+\.\d{{3}} s", line)
+
+
+JSON = {"type": "json_schema"}
 NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
 
 
@@ -297,15 +481,22 @@ NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
         ({"stop": "x" * 1001}, 400, "stop cannot be 'x"),
         ({"seed": 1 << 64}, 400, "seed cannot be 18446744073709551616"),
         ({"messages": [{"role": "user", "content": "a" * 999}]}, 400, "context length"),
-        ({"response_format": {"type": "json_object"}}, 400, "response_format is not supported"),
-        ({"tools": [{"type": "function"}]}, 400, "tools is not supported"),
+        ({"response_format": {"type": "xml"}}, 400, "response_format cannot be {'type': 'xml'}"),
+        ({"response_format": JSON | {"json_schema": {"schema": 1}}}, 400, "schema cannot be 1"),
+        ({"structured_outputs": {"xml": 1}}, 400, "structured_outputs cannot be 'xml', expected"),
+        ({"guided_regex": "a", "response_format": JSON}, 400, "response_format cannot be"),
+        ({"guided_regex": "a", "grammar": "b"}, 400, "expected a single form of an answer"),
+        ({"guided_regex": "a("}, 400, "unclosed group"),
+        ({"grammar": "root ::= b"}, 400, "grammar: line 1, column 10: there is no rule 'b'"),
+        ({"json_schema": {"type": "strin"}}, 400, "schema cannot be followed at #: Invalid"),
+        ({"tools": [{"type": "function"}]}, 400, "tools cannot be"),
         ({"logit_bias": {"x": 1}}, 400, "logit_bias cannot be"),
         ({"top_logprobs": 99, "logprobs": True}, 400, "top_logprobs cannot be 99"),
         ({"messages": [{"role": "assistant", "content": None}]}, 400, "content of a message is a"),
         ({"temprature": 1}, 400, "there is no parameter 'temprature', did you mean temperature"),
         ({"prompt": "a"}, 400, "there is no parameter 'prompt' here"),
         ({"typical_p": 0.5}, 400, "typical_p is not supported"),
-        ({"guided_json": {}}, 400, "guided_json is not supported"),
+        ({"guided_json": []}, 400, "schema cannot be"),
         ({"chat_template_kwargs": 1}, 400, "chat_template_kwargs cannot be 1, expected an object"),
         ({"logit_bias": {"286": 1}}, 400, "logit_bias cannot be 286, expected tokens from 0 to 2"),
         *(({name: 10**400}, 400, f"{name} cannot be 1000") for name in NUMBERS),

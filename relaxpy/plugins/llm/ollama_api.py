@@ -1,0 +1,253 @@
+"""Ollama's HTTP API as data: its requests as those of OpenAI's, and the bodies of its answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.plugins.llm.answer_parts import Style, Thoughts
+from relaxpy.plugins.llm.config import ParameterError
+from relaxpy.plugins.llm.continuation import Continuation
+from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.openai_api import (
+    Answer,
+    ApiError,
+    Asked,
+    asked,
+    asked_embeddings,
+    check_model,
+    fields_of,
+)
+from relaxpy.plugins.llm.worker import Piece
+
+Path: TypeAlias = Literal["generate", "chat"]
+DEFAULTS: Final[Mapping[str, Any]] = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
+"""The options of Ollama that differ from those of OpenAI, where a request names none."""
+IGNORED: Final = {
+    *("numa", "num_ctx", "num_batch", "num_gpu", "main_gpu", "low_vram", "f16_kv", "logits_all"),
+    *("vocab_only", "use_mmap", "use_mlock", "embedding_only", "num_thread", "num_keep"),
+    *("repeat_last_n", "mirostat_tau", "mirostat_eta", "penalize_newline"),
+}
+"""Options that have no effect here."""
+_REFUSED: Final = ("suffix", "context", "template", "images", "logprobs", "top_logprobs")
+"""Fields that change answers in ways that are not supported, unless they are empty."""
+_OWN: Final = {
+    *("model", "name", "options", "format", "think", "raw", "system", "prompt", "messages"),
+    *_REFUSED,
+}
+
+
+def model_name(name: Any) -> Any:
+    """The name of a model without a version, of which there is one."""
+    return name.removesuffix(":latest") if isinstance(name, str) else name
+
+
+def checked_fields(body: bytes, model: LanguageModel) -> dict[str, Any]:
+    """The fields of a body. Errors: ApiError, also if it is for another model."""
+    fields = fields_of(body)
+    name = model_name(fields.get("model", fields.get("name")))
+    if name is None:
+        raise ApiError(400, "model is missing", param="model")
+    check_model(name, model)
+    return fields
+
+
+def asked_ollama(path: Path, body: bytes, model: LanguageModel, most_tokens: int) -> Asked | None:
+    """The contents of a request; None if it has none, as clients send it to load a model.
+
+    Errors: as of `asked`.
+    """
+    fields = checked_fields(body, model)
+    for name in _REFUSED:
+        if fields.get(name):
+            raise ApiError(400, f"{name} is not supported", param=name)
+    options = fields.get("options", {})
+    if not isinstance(options, dict):
+        raise ParameterError.of("options", options, "an object")
+    chosen = {name: v for name, v in options.items() if v is not None and name not in IGNORED}
+    own: dict[str, Any] = {**DEFAULTS, **chosen}
+    own |= {name: value for name, value in fields.items() if name not in _OWN}
+    most = own.pop("num_predict", -1)
+    own["max_tokens"] = most_tokens if most in (-1, -2) else most
+    form = fields.get("format", "")
+    if form == "json":
+        own["response_format"] = {"type": "json_object"}
+    elif form != "":
+        own["json_schema"] = form
+    own |= {"stream": fields.get("stream", True), "n": 1}
+    kind: Any = "text" if path == "generate" and fields.get("raw") is True else "chat"
+    if kind == "text":
+        own["prompt"] = fields.get("prompt", "")
+    else:
+        own["messages"] = _messages(path, fields)
+        think = fields.get("think")
+        if think is not None:
+            own["reasoning_effort" if isinstance(think, str) else "enable_thinking"] = think
+    if not own.get("prompt", own.get("messages")):
+        return None
+    return asked(kind, json.dumps(own).encode(), model, most_tokens)
+
+
+def asked_ollama_embeddings(
+    path: str, body: bytes, model: LanguageModel
+) -> tuple[list[list[int]], bool, int, list[str]]:
+    """The contents of a request for embeddings, as those of `asked_embeddings`."""
+    fields = checked_fields(body, model)
+    own = {name: value for name, value in fields.items() if name in ("input", "dimensions")}
+    if path == "embeddings":
+        own = {"input": fields.get("prompt", "")}
+    return asked_embeddings(json.dumps(own).encode(), model)
+
+
+def _messages(path: Path, fields: Mapping[str, Any]) -> Any:
+    """The messages of a conversation, with the names that OpenAI has for their entries."""
+    if path == "generate":
+        prompt, system = fields.get("prompt", ""), fields.get("system", "")
+        first = [{"role": "system", "content": system}] if system else []
+        return [*first, {"role": "user", "content": prompt}] if prompt else []
+    messages = fields.get("messages", [])
+    if not isinstance(messages, list):
+        return messages
+    names = {"thinking": "reasoning_content", "tool_name": "name"}
+    found: list[Any] = []
+    for message in messages:
+        if isinstance(message, dict):
+            if message.get("images"):
+                raise ApiError(400, "images is not supported", param="images")
+            message = {names.get(name, name): value for name, value in message.items()}
+        found.append(message)
+    return found
+
+
+class OllamaAnswer(Answer):
+    """The bodies of an answer: one in the end, or lines for its pieces."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(
+        self, path: Path, what: Asked, model: LanguageModel, started: Sequence[Continuation]
+    ) -> None:
+        super().__init__(what, model, started)
+        self._path = path
+        self._begin = self._first = time.monotonic_ns()
+        self._ended: str | None = None
+
+    @override
+    def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
+        self._ended = reasons[0]
+        parts = self._parts(0, texts[0], is_last=True)
+        return json.dumps(self._line(parts, is_done=True))
+
+    @override
+    def first(self) -> str:
+        return ""
+
+    @override
+    def chunk(self, piece: Piece) -> str:
+        if self._first == self._begin:
+            self._first = time.monotonic_ns()
+        self._ended = piece.reason
+        parts = self._parts(0, piece.text, is_last=piece.is_last)
+        return f"{json.dumps(self._line(parts, is_done=False))}\n" if parts else ""
+
+    @override
+    def last(self) -> str:
+        return f"{json.dumps(self._line({}, is_done=True))}\n"
+
+    @override
+    def failed(self, error: ApiError) -> str:
+        return f"{json.dumps({'error': error.message})}\n"
+
+    def _line(self, parts: Mapping[str, Any], *, is_done: bool) -> dict[str, Any]:
+        """A piece of the answer with these fields of a message; the last one has the counts."""
+        found: dict[str, Any] = {"model": self.model.name, "created_at": moment(time.time())}
+        content, thoughts = parts.get("content") or "", parts.get("reasoning_content")
+        if self._path == "generate":
+            found["response"] = content
+            found |= {} if thoughts is None else {"thinking": thoughts}
+        else:
+            message: dict[str, Any] = {"role": "assistant", "content": content}
+            message |= {} if thoughts is None else {"thinking": thoughts}
+            calls = [call["function"] for call in parts.get("tool_calls", ())]
+            if calls:
+                message["tool_calls"] = [
+                    {"function": {**call, "arguments": json.loads(call["arguments"])}}
+                    for call in calls
+                ]
+            found["message"] = message
+        found["done"] = is_done
+        if is_done:
+            now, usage = time.monotonic_ns(), self.usage()
+            found |= {
+                "done_reason": self._ended,
+                "total_duration": now - self._begin,
+                "load_duration": 0,
+                "prompt_eval_count": usage["prompt_tokens"],
+                "prompt_eval_duration": self._first - self._begin,
+                "eval_count": usage["completion_tokens"],
+                "eval_duration": now - self._first,
+            }
+        return found
+
+
+def loaded(path: Path, model: LanguageModel) -> dict[str, Any]:
+    """The answer to a request without a prompt."""
+    own: dict[str, Any] = {"response": ""}
+    if path == "chat":
+        own = {"message": {"role": "assistant", "content": ""}}
+    head = {"model": model.name, "created_at": moment(time.time())}
+    return {**head, **own, "done": True, "done_reason": "load"}
+
+
+def moment(seconds: float) -> str:
+    """A time as Ollama writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def described(model: LanguageModel, created: int) -> dict[str, Any]:
+    """The model as an entry of a list."""
+    return {
+        "name": f"{model.name}:latest",
+        "model": f"{model.name}:latest",
+        "modified_at": moment(created),
+        "size": sum(value.nbytes for value in model.decoder.values.values()),
+        "digest": "",
+        "details": _details(model),
+    }
+
+
+def shown_model(model: LanguageModel) -> dict[str, Any]:
+    """What is known of the model, and what it can do."""
+    config, template, found = model.decoder.config, model.template_text or "", ["completion"]
+    if Style.of(template) is not None:
+        found.append("tools")
+    if Thoughts.of(template, "") is not None:
+        found.append("thinking")
+    return {
+        "template": template,
+        "details": _details(model),
+        "model_info": {
+            "general.architecture": config.family,
+            f"{config.family}.context_length": model.decoder.context,
+            f"{config.family}.embedding_length": config.width,
+            f"{config.family}.block_count": config.layers,
+        },
+        "capabilities": [*found, "embedding"],
+    }
+
+
+def _details(model: LanguageModel) -> dict[str, Any]:
+    family, quantization = model.decoder.config.family, model.decoder.quantization
+    return {
+        "parent_model": "",
+        "format": "",
+        "family": family,
+        "families": [family],
+        "parameter_size": "",
+        "quantization_level": quantization or "",
+    }

@@ -1,0 +1,135 @@
+"""Ollama's API beside its own client."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.plugins.llm.conftest import Running
+from tests.plugins.llm.parts import ASK, CALLS, ONE, TOOLS
+
+ollama = pytest.importorskip("ollama")
+httpx = pytest.importorskip("httpx")
+OPTIONS = {"temperature": 0.7, "top_k": 20, "top_p": 0.95, "seed": 3, "num_predict": 12}
+ALIKE = {"temperature": 0.7, "top_k": 20, "top_p": 0.95, "seed": 3, "max_tokens": 12}
+
+
+@pytest.fixture
+def client(running: Running) -> Iterator[Any]:
+    own = ollama.Client(host=running.url)
+    yield own
+    own._client.close()
+
+
+def test_texts_are_those_of_generate(client: Any, lm: Any) -> None:
+    messages = [{"role": "user", "content": "the cat"}]
+    raw = lm.generate("the cat", **ALIKE)
+    answer = client.generate("tiny", "the cat", raw=True, options=OPTIONS)
+    assert (answer.response, answer.done, answer.done_reason) == (raw, True, "length")
+    assert (answer.prompt_eval_count, answer.eval_count) == (3, 12)
+    assert answer.total_duration >= answer.eval_duration >= 0
+    assert client.generate("tiny:latest", "the cat", options=OPTIONS).response == lm.generate(
+        messages, **ALIKE
+    )
+    system = [{"role": "system", "content": "a dog"}, *messages]
+    wanted = lm.generate(system, **ALIKE)
+    assert client.generate("tiny", "the cat", system="a dog", options=OPTIONS).response == wanted
+    assert client.chat("tiny", system, options=OPTIONS).message.content == wanted
+    pieces = list(client.chat("tiny", system, options=OPTIONS, stream=True))
+    assert "".join(piece.message.content for piece in pieces) == wanted
+    assert [piece.done for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert (pieces[-1].done_reason, pieces[-1].eval_count) == ("length", 12)
+    pieces = list(client.generate("tiny", "the cat", raw=True, options=OPTIONS, stream=True))
+    assert "".join(piece.response for piece in pieces) == raw
+    # Ollama's own defaults.
+    wanted = lm.generate(messages, temperature=0.8, top_k=40, top_p=0.9, seed=1, max_tokens=100)
+    assert client.chat("tiny", messages, options={"seed": 1}).message.content == wanted
+    # What has no effect here, and what loads the model.
+    others = {**OPTIONS, "num_ctx": 2048, "num_gpu": 0, "repeat_last_n": 64, "mirostat": 0}
+    answer = client.generate("tiny", "the cat", raw=True, options=others, keep_alive="5m")
+    assert answer.response == raw
+    assert client.generate("tiny").done_reason == client.chat("tiny", []).done_reason == "load"
+
+
+def test_answers_have_forms(client: Any) -> None:
+    pytest.importorskip("llguidance")
+    schema = {"enum": ["a", [1]]}
+    text = client.chat("tiny", ASK, format=schema).message.content
+    assert json.loads(text) in ("a", [1])
+    assert client.generate("tiny", "cat", format="json", options=OPTIONS).response[0] == "{"
+
+
+def test_embeddings(client: Any, lm: Any) -> None:
+    found = client.embed("tiny", ["the cat", "hello"])
+    assert found.prompt_eval_count == sum(len(lm.tokens(text)) for text in ("the cat", "hello"))
+    for text, vector in zip(("the cat", "hello"), found.embeddings, strict=True):
+        wanted = lm.embed(text)
+        assert vector == pytest.approx(wanted / (wanted**2).sum() ** 0.5, rel=1e-5)
+    wanted = lm.embed("the cat")[:8]
+    for vector in (
+        client.embed("tiny", "the cat", dimensions=8).embeddings[0],
+        client.embeddings("tiny", "the cat").embedding[:8],
+    ):
+        scale = sum(x * x for x in vector) ** 0.5
+        assert [x / scale for x in vector] == pytest.approx(
+            list(wanted / (wanted**2).sum() ** 0.5), rel=1e-5
+        )
+    assert sum(x * x for x in client.embed("tiny", "a", dimensions=8).embeddings[0]) == (
+        pytest.approx(1)
+    )
+
+
+def test_the_model_is_described(client: Any, lm: Any, running: Running) -> None:
+    [model] = client.list().models
+    assert model.model == "tiny:latest"
+    assert model.size == sum(value.nbytes for value in lm.decoder.values.values())
+    assert model.details.family == "llama"
+    [loaded] = client.ps().models
+    assert (loaded.model, loaded.size) == (model.model, model.size)
+    shown = client.show("tiny")
+    assert shown.modelinfo["llama.context_length"] == lm.decoder.context
+    assert (shown.capabilities, shown.template) == (["completion", "embedding"], lm.template.text)
+    assert re.fullmatch(r"[\d.]+\w*", httpx.get(f"{running.url}/api/version").json()["version"])
+
+
+def test_errors_are_as_ollama_has_them(client: Any, running: Running) -> None:
+    for call, status, message in (
+        (lambda: client.chat("gpt", ASK), 404, "there is no model 'gpt'"),
+        (lambda: client.show("gpt"), 404, "there is no model 'gpt'"),
+        (lambda: client.embed("gpt", "a"), 404, "there is no model 'gpt'"),
+        (lambda: client.generate("tiny", "a", suffix="b"), 400, "suffix is not supported"),
+        (lambda: client.generate("tiny", "a", options={"mirostat": 2}), 400, "mirostat is not"),
+        (lambda: client.generate("tiny", "a", options={"top_p": 3}), 400, "top_p cannot be 3"),
+        (lambda: client.chat("tiny", ASK, tools=TOOLS), 400, "takes no tools"),
+        (lambda: client.chat("tiny", ASK, format={"type": "x"}), 400, "Invalid type: x"),
+    ):
+        with pytest.raises(ollama.ResponseError, match=message) as caught:
+            call()
+        assert caught.value.status_code == status
+    bad: tuple[Any, ...] = ({}, {"model": 1}, [], {"model": "tiny", "options": 1})
+    for body in bad:
+        answer = httpx.post(f"{running.url}/api/chat", json=body)
+        assert answer.status_code in (400, 404)
+        assert answer.json().keys() == {"error"}
+
+
+def test_tools_and_thoughts(models: Any, serve: Any, writes: Any) -> None:
+    lm, base = models["thinks"], str(serve("thinks").base_url).removesuffix("/v1/")
+    own = ollama.Client(host=base)
+    writes(lm, f"<think>\nthe cat\n</think>\n\nhello<tool_call>{ONE}</tool_call>")
+    assert own.show("tiny").capabilities == ["completion", "tools", "thinking", "embedding"]
+    message = own.chat("tiny", ASK, tools=TOOLS).message
+    assert (message.content, message.thinking) == ("hello", "the cat")
+    [call] = message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("weather", json.loads(CALLS[0].text))
+    pieces = [piece.message for piece in own.chat("tiny", ASK, tools=TOOLS, stream=True)]
+    assert "".join(piece.thinking or "" for piece in pieces) == "the cat"
+    assert [piece.tool_calls for piece in pieces if piece.tool_calls] == [[call]]
+    history = [*ASK, message, {"role": "tool", "tool_name": "weather", "content": "sunny"}]
+    assert own.chat("tiny", history, tools=TOOLS).message.content == "hello"
+    writes(lm, "hello")
+    assert own.chat("tiny", ASK, think=False).message.thinking is None
+    assert own.generate("tiny", "a", think=False).response == "hello"
+    own._client.close()
