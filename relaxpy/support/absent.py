@@ -220,7 +220,7 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
     (
         "",
         "vmap pmap",
-        "a size that varies is a name in a shape, as in R.Tensor(('n', 64), 'float32')",
+        "a batch is a dimension; its size may be a name, as in R.Tensor(('n', 64), 'float32')",
     ),
     (
         "",
