@@ -196,8 +196,8 @@ WINDOWS: Final = System(
     caches="~/AppData/Local",
     llvm="llvmlite.dll",
 )
-BROWSER: Final = System("browser", ("emscripten",), has_threads=False)
-"""Python in a browser, as Pyodide has it: a CPU of 32 bits, and no native code."""
+BROWSER: Final = System("browser", ("emscripten", "wasi"), has_threads=False)
+"""Python in WebAssembly, as Pyodide has it in a browser: a CPU of 32 bits, and no native code."""
 OTHER: Final = System("other", ())
 """Any other system, for which no native code is generated."""
 
