@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import StructInfoError
 from tools.document_types import python_of as blocks_of
 
@@ -34,6 +35,18 @@ def write_model(folder: Path) -> None:
         main (float[n, m] x) => (float[n, m] y) { h = Add(x, x)  y = Relu(h) }
     """
     onnx.save(onnx.parser.parse_model(model), folder / "model.onnx")
+
+
+def program_without_onnx(page: str, folder: Path) -> str:
+    """The Python of a page, in which relaxpy has saved what would be an ONNX file."""
+    text = python_of((ROOT / page).read_text(encoding="utf-8"))
+    if '"model.onnx"' not in text:
+        return text
+    write_model(folder)
+    relaxpy.compile(folder / "model.onnx", "numpy").save(folder / "model.rxp")
+    saved = (folder / "model.rxp").read_bytes()
+    text = text.replace("model.onnx", "model.rxp")
+    return f"open('model.rxp', 'wb').write({saved!r})\n{text}"
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

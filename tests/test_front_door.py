@@ -507,6 +507,7 @@ def test_inputs_and_outputs_have_names_datatypes_and_shapes() -> None:
     ex = relaxpy.compile(onnx_model())
     assert str(ex.inputs) == "(x: float32 (n, 4),)"
     assert str(ex.outputs) == "(y: float32 (n, 4),)"
+    assert str(ex).endswith('-> R.Tensor((n, 4), dtype="float32")'), "derived, not declared"
     ex = relaxpy.compile(
         from_source("""
 @R.function

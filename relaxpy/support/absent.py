@@ -216,8 +216,20 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
     ("", "compile_model optimize", "relaxpy.compile(model) optimises and compiles a model"),
     ("", "tune autotune", _NOT_TUNED),
     ("", "InferenceSession Session Model Module", _LOAD),
-    ("", "jit function trace vmap", _DECORATED),
-    ("", "Tensor tensor array ndarray asarray zeros ones", _ARRAYS),
+    ("", "jit function trace", _DECORATED),
+    (
+        "",
+        "vmap pmap",
+        "a batch is a dimension; its size may be a name, as in R.Tensor(('n', 64), 'float32')",
+    ),
+    (
+        "",
+        "Tensor tensor array ndarray asarray from_numpy zeros ones full empty arange rand randn "
+        "random",
+        _ARRAYS,
+    ),
+    ("", "eval no_grad inference_mode", "relaxpy.compile(model) runs a model for inference"),
+    ("", "gpu mps xpu", "programs run on the CPU, which needs no name"),
     ("", "nn", "relaxpy.relax.frontend.nn has modules and layers"),
     ("", "run predict infer", "relaxpy.compile(model)(x) runs a model"),
     ("", "dtype float16 float32 bfloat16 int8 int32 int64", "datatypes are strings, as 'float32'"),
@@ -232,7 +244,7 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "relaxpy.relax.transform.Gradient('main')(mod) adds main_adjoint, which returns gradients",
     ),
     ("", "optim optimizer", "relaxpy.relax.training has optimisers and a trainer"),
-    ("", "set_num_threads get_num_threads num_threads threads", _THREADS),
+    ("", "set_num_threads get_num_threads num_threads set_threads get_threads threads", _THREADS),
     (
         "",
         "config options settings set_option",
@@ -262,6 +274,12 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "",
+        "debug debugger",
+        "relaxpy.compile(model, target='numpy') runs Python, through which a debugger steps",
+    ),
+    ("", "show print_module", "mod.show() prints the program, and mod.graph() draws it"),
+    (
+        "",
         "profile profiler benchmark timeit",
         "relaxpy.compile(model).profile(x) times each kernel",
     ),
@@ -281,8 +299,24 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "mod.show() prints the program, and mod.graph() draws it",
     ),
     ("IRModule", "to_json", "relaxpy.ir.save_json(mod)"),
+    (
+        "IRModule",
+        "text to_text code source dump pretty_print",
+        "mod.script() is the program as text",
+    ),
+    ("IRModule", "keys names", "mod.functions_by_name has the functions"),
+    ("IRModule", "outputs shape dtype", "mod['main'].ret_struct_info describes the result"),
+    (
+        "IRModule",
+        "to cuda eval train parameters state_dict",
+        "weights are parameters of functions or constants, and programs run on the CPU",
+    ),
     ("IRModule", "summary", "mod.show() prints the program, and mod.graph() draws it"),
-    ("Executable", "predict infer run forward", "an executable is called: ex(x), or ex['main'](x)"),
+    (
+        "Executable",
+        "predict infer run forward evaluate",
+        "an executable is called: ex(x), or ex['main'](x)",
+    ),
     (
         "Executable",
         "code asm llvm kernels",
@@ -298,7 +332,10 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "params weights",
         "ex.inputs lists the inputs, and ex.memory() has the size of weights",
     ),
-    ("Executable", "set_num_threads num_threads", _THREADS),
+    ("Executable", "set_num_threads num_threads threads", _THREADS),
+    ("Executable", "device cpu cuda", "an executable runs on the CPU; ex.target says by what code"),
+    ("Executable", "functions keys names", "[*ex] lists the names of the functions"),
+    ("Executable", "summary info", "print(ex) shows the functions, and ex.report() the kernels"),
     (
         "Executable",
         "benchmark time timeit",
@@ -309,7 +346,11 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "to_onnx export",
         "ex.save(path) writes a file that relaxpy.load_executable reads",
     ),
-    ("Executable", "get_inputs input_names input_shapes", "ex.inputs lists the inputs"),
+    (
+        "Executable",
+        "get_inputs input_names input_shapes shapes dtype signature",
+        "ex.inputs lists the inputs",
+    ),
     ("Executable", "output_names output_shapes", "ex.outputs lists the outputs"),
 )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_docs import python_of
+from tests.test_docs import program_without_onnx
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("RELAXPY_PYODIDE", "/nonexistent"))
@@ -57,7 +57,7 @@ def test_the_programs_of_a_page_run_in_pyodide(page, wheel, tmp_path) -> None:
     if not has_numpy():
         pytest.skip("neither wheels of Pyodide nor its address are within reach")
     program = tmp_path / "program.py"
-    text = python_of((ROOT / page).read_text("utf-8"))
+    text = program_without_onnx(page, tmp_path)
     program.write_text(f"{text}\nprint('the end')\n", "utf-8")
     script = ROOT / "docs" / "static" / "in-browser.js"
     command = [NODE or "", str(Path(__file__).with_name("pyodide_run.mjs"))]

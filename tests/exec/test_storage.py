@@ -221,6 +221,18 @@ def test_a_pipe_is_written_and_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, WEIGHTS[0])
 
 
+def test_a_file_is_read_where_files_cannot_be_mapped(tmp_path: Path, monkeypatch) -> None:
+    constants(WEIGHTS[:1]).save(tmp_path / "model.rxp")
+
+    class Refused:
+        def __init__(self, *_: object, **__: object) -> None:
+            raise OSError("mmap is unavailable")
+
+    monkeypatch.setattr(mmap, "mmap", Refused)
+    [found] = relaxpy.load_executable(tmp_path / "model.rxp")["main"]()
+    np.testing.assert_array_equal(found, WEIGHTS[0])
+
+
 SECTION = ["float32", [1], hashlib.sha256(bytes(4)).hexdigest()]
 
 

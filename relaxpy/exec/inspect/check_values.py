@@ -172,7 +172,7 @@ def _floats(value: object) -> Iterator[np.ndarray[Any, Any]]:
 def _problem(array: np.ndarray[Any, Any]) -> Problem | None:
     """The worst problem of an array."""
     wide = array.astype("float32") if array.dtype.itemsize < 4 else array
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         is_finite = np.isfinite(wide.sum(dtype="float64"))
     if not is_finite:  # which is quicker than to look at each element
         if np.isnan(array).any():

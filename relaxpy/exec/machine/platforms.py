@@ -247,8 +247,8 @@ WINDOWS: Final = System(
     llvm="llvmlite.dll",
     visible="dllexport",
 )
-BROWSER: Final = System("browser", ("emscripten",), has_threads=False)
-"""Python in a browser, as Pyodide has it: a CPU of 32 bits, and no native code."""
+BROWSER: Final = System("browser", ("emscripten", "wasi"), has_threads=False)
+"""Python in WebAssembly, as Pyodide has it in a browser: a CPU of 32 bits, and no native code."""
 WEB: Final = System("web", ("web",), has_threads=False)
 """An engine of WebAssembly: code for it is exported, and no Python calls it."""
 OTHER: Final = System("other", ())

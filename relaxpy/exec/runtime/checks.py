@@ -487,7 +487,7 @@ class Signature:
             hidden = len(params) - 2 * _SHOWN_PARAMS
             params[_SHOWN_PARAMS:-_SHOWN_PARAMS] = [f"... {counted(hidden, 'parameter')} ..."]
         return f"{self.name}({', '.join(params)})" + (
-            f" -> {self.ret}" if self.ret is not None else ""
+            f" -> {self.result}" if self.result is not None else ""
         )
 
     def check_count(self, count: int, args: Sequence[object] = ()) -> None:

@@ -112,12 +112,13 @@ class Container:
             MisuseError (also ValueError): the file is of another kind or version, or damaged.
             OSError: it cannot be read.
         """
-        memory: bytes | mmap.mmap
+        memory: bytes | mmap.mmap | None = None
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if stat.S_ISREG(status.st_mode) and status.st_size:
-                memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            else:  # such as a pipe, or a device that never ends
+                with suppress(OSError):  # some systems, as WebAssembly's, map no files
+                    memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if memory is None:  # or a pipe, or a device that never ends
                 start = file.read(HEADER.size)
                 memory = start + file.read() if start.startswith(_MAGIC) else start
             return cls.of_memory(memory, str(path))
