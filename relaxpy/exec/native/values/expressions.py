@@ -584,7 +584,9 @@ def _quotient(x: Value, y: Value, *, signed: bool) -> Value:
         return f.new(x.type, f"{sign}div {x}, {y.name}")
     wide = "double" if x.type.bits == 32 else "float"
     a, b = (f.cast(f"{sign}itofp", v, wide) for v in (x, y))
-    return f.cast(f"fpto{sign}i", _exact("div", a, b), x.type.element)
+    whole = f.cast(f"fpto{sign}i", _exact("div", a, b), x.type.element)
+    # LLVM would make the minimum of an unsigned one and of 0 a conversion to 0 bits, and abort.
+    return whole if signed else f.new(x.type, f"freeze {whole}")
 
 
 def _to_float(value: Value) -> Value:
