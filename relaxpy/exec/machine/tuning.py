@@ -493,6 +493,8 @@ class NumPy:
     MOST_REDUCED: Final = 1 << 24  # not measured
     """The elements that NumPy reduces in a fraction of a second; signals wait for its end."""
 
+    REPETITIONS: Final = 1 << 12  # not measured
+    """The most subexpressions of a statement that are computed again for other iterations."""
     LITERAL: Final = 32  # not measured
     """The largest number of elements of a constant that is written as numbers."""
     SMALL: Final = 1 << 30  # not measured

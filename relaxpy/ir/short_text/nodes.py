@@ -80,20 +80,22 @@ class ScalarText:
     def __init__(self, text: ShortText, int_dtype: DataType) -> None:
         self.text = text
         self.int_dtype = int_dtype
-        self.done: dict[int, tuple[Doc, int]] = {}
+        self.done: dict[tir.PrimExpr, tuple[Doc, int]] = {}
 
     def write(self, root: tir.PrimExpr) -> tuple[Doc, int]:
         """The document and the precedence of its outermost operator."""
         for node in walk(root):
-            if isinstance(node, tir.PrimExpr) and not isinstance(node, tir.ConstExpr):
+            if not isinstance(node, tir.PrimExpr) or isinstance(node, tir.ConstExpr):
+                continue
+            if node not in self.done:
                 doc, level = self._node(node)
-                self.done[id(node)] = self.text.written(node, doc), level
-        return self.done[id(root)]
+                self.done[node] = self.text.written(node, doc), level
+        return self.done[root]
 
     def _operand(self, expr: tir.PrimExpr, bare: DataType = INT32) -> tuple[Doc, int]:
         if isinstance(expr, tir.ConstExpr):
             return self.text.literal(expr, bare)
-        return self.done[id(expr)]
+        return self.done[expr]
 
     def _operand_doc(self, expr: tir.PrimExpr) -> Doc:
         return self._operand(expr)[0]
@@ -129,12 +131,12 @@ class ScalarText:
                 where = keyword("where", Group("{", [entry], "}"))
                 return self._call("Let", self._operand_doc(body), where)
             case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
-                return self.text.access_doc(buffer, indices, predicate), ATOM
+                return self.text.access_doc(buffer, indices, predicate, self._index_doc), ATOM
             case tir.Call(op=op, args=args):
                 return self._intrinsic(expr, op, args)
             case tir.PrimExpr(_fields=("producer", "indices")):  # an element of a tensor
                 producer, indices = (getattr(expr, field) for field in expr._fields)
-                return Group(f"{producer.name}[", self.text.index_docs(indices), "]"), ATOM
+                return Group(f"{producer.name}[", self.text.index_docs(indices, self._index_doc), "]"), ATOM
             case _:
                 names = Reduce.__match_args__ if isinstance(expr, Reduce) else expr._fields
                 fields = (self._field(getattr(expr, name)) for name in names)
@@ -199,6 +201,12 @@ class ScalarText:
                     return self._call(name, *(f'"{d}"' for d in lead), *docs)
         return self._call("call_intrin", f'"{expr.dtype}"', f'"{op.name}"', *docs)
 
+    def _index_doc(self, index: tir.PrimExpr) -> Doc:
+        """An index, or the end of a slice, whose subexpressions are written once."""
+        if isinstance(index, tir.ConstExpr):
+            return self.text.prim_doc(index)
+        return self.write(index)[0]
+
     def _option(self, value: object) -> Doc:
         if isinstance(value, list):
             return Group("[", map(self._option, value), "]")
@@ -206,7 +214,7 @@ class ScalarText:
 
     def _field(self, value: object) -> Doc:
         if isinstance(value, tir.PrimExpr):
-            return self._operand_doc(value) if id(value) in self.done else self.text.prim_doc(value)
+            return self._operand_doc(value) if value in self.done else self.text.prim_doc(value)
         if isinstance(value, tuple):
             return Group("[", map(self._field, value), "]")
         if isinstance(value, (CommReducer, IterVar)):
@@ -310,34 +318,48 @@ class ShortText:
             case _:
                 return string_text(str(expr.value)), ATOM
 
-    def index_docs(self, indices: Iterable[tir.PrimExpr]) -> list[Doc]:
-        """The indices of an access: a Ramp is a slice, with its step if that is not 1."""
+    def index_docs(
+        self,
+        indices: Iterable[tir.PrimExpr],
+        doc: Callable[[tir.PrimExpr], Doc] | None = None,
+    ) -> list[Doc]:
+        """The indices of an access: a Ramp is a slice, with its step if that is not 1.
+
+        `doc` writes an expression.
+        """
+        doc = doc or self.prim_doc
         out: list[Doc] = []
         for index in indices:
-            slice_doc = self._slice_doc(index)
-            out.append(self.prim_doc(index) if slice_doc is None else slice_doc)
+            slice_doc = self._slice_doc(index, doc)
+            out.append(doc(index) if slice_doc is None else slice_doc)
         return out or ["()"]
 
-    def _slice_doc(self, index: tir.PrimExpr) -> Doc | None:
+    def _slice_doc(
+        self, index: tir.PrimExpr, doc: Callable[[tir.PrimExpr], Doc]
+    ) -> Doc | None:
         match index:
             case tir.Ramp(base=base, stride=tir.IntImm(value=step), lanes=lanes):
                 stop = ops.add(base, step * lanes)
                 if step < 1 or vector_index(slice(base, stop, step), stop) is not index:
                     return None
-                bounds = Concat(self.prim_doc(base), ":", self.prim_doc(stop))
+                bounds = Concat(doc(base), ":", doc(stop))
                 return bounds if step == 1 else Concat(bounds, f":{step}")
             case _:
                 return None
 
     def access_doc(
-        self, buffer: Buffer, indices: Iterable[tir.PrimExpr], predicate: tir.PrimExpr | None = None
+        self,
+        buffer: Buffer,
+        indices: Iterable[tir.PrimExpr],
+        predicate: tir.PrimExpr | None = None,
+        doc: Callable[[tir.PrimExpr], Doc] | None = None,
     ) -> Doc:
-        """`buffer[indices]`."""
+        """`buffer[indices]`, in which `doc` writes an expression."""
+        doc = doc or self.prim_doc
         if predicate is not None:
-            begin = Group("[", (self.prim_doc(i) for i in indices), "]")
-            mask = keyword("predicate", self.prim_doc(predicate))
-            return call(f"{self.name_of(buffer)}.vload", begin, mask)
-        return Group(f"{self.name_of(buffer)}[", self.index_docs(indices), "]")
+            begin = Group("[", map(doc, indices), "]")
+            return call(f"{self.name_of(buffer)}.vload", begin, keyword("predicate", doc(predicate)))
+        return Group(f"{self.name_of(buffer)}[", self.index_docs(indices, doc), "]")
 
     def bounds_docs(self, start: tir.PrimExpr, extent: tir.PrimExpr) -> tuple[Doc, Doc]:
         """The begin and the end of a range, such that `Range(begin, end)` equals it."""

@@ -265,3 +265,16 @@ def test_quotients_of_integers_are_exact(operator: str, dtype: str) -> None:
         "floor_mod": a % b,
     }
     np.testing.assert_array_equal(found, table[operator].astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
+def test_the_minimum_of_a_quotient_and_of_what_llvm_knows_to_be_zero(dtype: str) -> None:
+    kernel = from_source(f'''
+@T.prim_func
+def main(x: T.Buffer((70,), "{dtype}"), y: T.Buffer((70,), "{dtype}")):
+    for i in range(70):
+        y[i] = T.min(x[i] // T.max(x[i], T.{dtype}(1)), x[i] - x[i])
+''')
+    x, y = np.arange(70, dtype=dtype), np.ones(70, dtype)
+    relaxpy.compile(kernel, target="native")["main"](x, y)
+    np.testing.assert_array_equal(y, x - x)

@@ -8,7 +8,9 @@ such values are tested before the statement that needs them; the error is report
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from relaxpy.exec.loops.nest import nodes as nest
@@ -247,45 +249,55 @@ def of_value(
     }
     if not any(own.values()):
         return
-    needing: set[Node] = set()
+    needing: dict[Node, None] = {}
     for part in walk(expr):
         if own.get(part) or any(child in needing for child in children(part)):
-            needing.add(part)
-    seen: set[PrimExpr] = set()
-    pending: list[tuple[PrimExpr, tuple[PrimExpr, ...], bool]] = [(expr, path, False)]
-    while pending:
-        node, conditions, has_operands = pending.pop()
-        if has_operands:
-            buffer = node.buffer if isinstance(node, BufferLoad) else None
-            for index, dimension in own.get(node, ()):
-                yield Obligation(axes, conditions, index, buffer, dimension)
-            continue
-        if node not in needing:
-            continue
-        if not conditions or conditions is path:
-            if node in seen:
-                continue
-            seen.add(node)
-        inner: Iterable[tuple[PrimExpr, tuple[PrimExpr, ...]]]
-        match node:
-            case (
-                Select(condition=test, true_value=yes, false_value=no)
-                | Call(op=Op(name="tir.if_then_else"), args=(test, yes, no))
-            ):
-                opposite = ops.logical_not(test)
-                inner = (
-                    (test, conditions),
-                    (yes, (*conditions, *conjuncts(test))),
-                    (no, (*conditions, opposite)),
-                )
-            case And(a=a, b=b):
-                inner = ((a, conditions), (b, (*conditions, a)))
-            case Or(a=a, b=b):
-                inner = ((a, conditions), (b, (*conditions, ops.logical_not(a))))
-            case _:
-                inner = [(c, conditions) for c in children(node) if isinstance(c, PrimExpr)]
-        pending.append((node, conditions, True))
-        pending += reversed([(*operand, False) for operand in inner])
+            needing[part] = None
+    paths: defaultdict[Node, dict[tuple[PrimExpr, ...], None]] = defaultdict(dict)
+    paths[expr][path] = None
+    known: dict[Node, tuple[PrimExpr, ...]] = {}
+    for node in reversed(needing):  # each after all that use it
+        known[node] = conditions = _either(paths[node])
+        for operand, more in _evaluated(node):
+            paths[operand][*conditions, *more] = None
+    for node, conditions in reversed(known.items()):  # in the order of evaluation
+        buffer = node.buffer if isinstance(node, BufferLoad) else None
+        for index, dimension in own.get(node, ()):
+            yield Obligation(axes, conditions, index, buffer, dimension)
+
+
+def _evaluated(node: Node) -> Iterator[tuple[Node, Iterable[PrimExpr]]]:
+    """The operands of a node, and the conditions under which each is evaluated."""
+    match node:
+        case (
+            Select(condition=test, true_value=yes, false_value=no)
+            | Call(op=Op(name="tir.if_then_else"), args=(test, yes, no))
+        ):
+            yield test, ()
+            yield yes, conjuncts(test)
+            yield no, (ops.logical_not(test),)
+        case And(a=a, b=b):
+            yield a, ()
+            yield b, (a,)
+        case Or(a=a, b=b):
+            yield a, ()
+            yield b, (ops.logical_not(a),)
+        case _:
+            yield from ((child, ()) for child in children(node))
+
+
+def _either(paths: Iterable[tuple[PrimExpr, ...]]) -> tuple[PrimExpr, ...]:
+    """The conditions that hold where all those of one of `paths` do."""
+    first, *others = paths
+    pairs = enumerate(zip(first, *others, strict=False))
+    shortest = min(map(len, (first, *others)))
+    count = next((n for n, tests in pairs if len({*tests}) > 1), shortest)
+    if count == shortest:  # one path has no more conditions
+        return first[:count]
+    tests = dict.fromkeys(reduce(And, path[count:]) for path in paths)
+    if any(ops.logical_not(test) in tests for test in tests):
+        return first[:count]
+    return (*first[:count], reduce(Or, tests))
 
 
 def _of_items(

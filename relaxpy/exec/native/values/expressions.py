@@ -7,7 +7,8 @@ out-of-bounds loads are 0, and zero divisors are 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from typing_extensions import override
 
@@ -95,12 +96,33 @@ def _largest_integer(expr: tir.PrimExpr) -> int | None:
 class Values(Frame):
     """A frame that evaluates expressions."""
 
+    _known: dict[tuple[object, ...], Value] | None = None
+    """What is known within the outermost expression that is evaluated, in the lanes it is for."""
+
     def bind(self, var: tir.Var, value: Value) -> None:
         """Let `var` have a value of its datatype from here on."""
         self.bound[var] = value
 
     @override
     def atom(self, atom: tir.PrimExpr) -> Value:
+        with self._once() as known:
+            key = "index", atom, self.lanes
+            found = known.get(key)
+            if found is None:
+                found = known[key] = self._atom(atom)
+            return found
+
+    @contextmanager
+    def _once(self) -> Iterator[dict[tuple[object, ...], Value]]:
+        """Indices are evaluated for bounds and for addresses, at each level of elements in them."""
+        outer = self._known
+        self._known = {} if outer is None else outer
+        try:
+            yield self._known
+        finally:
+            self._known = outer
+
+    def _atom(self, atom: tir.PrimExpr) -> Value:
         match atom:
             case tir.Var() if atom not in self.bound and atom.dtype.is_int:
                 return self.variable(atom)
@@ -123,10 +145,13 @@ class Values(Frame):
         Errors:
             RefusedError: an operation or a datatype has no native form.
         """
-        known: dict[tir.PrimExpr, Value] = {}
-        for node in postorder([expr], _operands):
-            known[node] = self._computed(node, [known[operand] for operand in _operands(node)])
-        return known[expr]
+        lanes = self.lanes
+        with self._once() as known:
+            for node in postorder([expr], _operands):
+                if (node, lanes) not in known:
+                    operands = [known[operand, lanes] for operand in _operands(node)]
+                    known[node, lanes] = self._computed(node, operands)
+            return known[expr, lanes]
 
     def _computed(self, expr: tir.PrimExpr, values: list[Value]) -> Value:
         """The value of `expr`, whose operands have `values`."""
@@ -559,7 +584,9 @@ def _quotient(x: Value, y: Value, *, signed: bool) -> Value:
         return f.new(x.type, f"{sign}div {x}, {y.name}")
     wide = "double" if x.type.bits == 32 else "float"
     a, b = (f.cast(f"{sign}itofp", v, wide) for v in (x, y))
-    return f.cast(f"fpto{sign}i", _exact("div", a, b), x.type.element)
+    whole = f.cast(f"fpto{sign}i", _exact("div", a, b), x.type.element)
+    # LLVM would make the minimum of an unsigned one and of 0 a conversion to 0 bits, and abort.
+    return whole if signed else f.new(x.type, f"freeze {whole}")
 
 
 def _to_float(value: Value) -> Value:

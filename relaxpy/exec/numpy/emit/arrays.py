@@ -47,13 +47,13 @@ from relaxpy.exec.numpy.python_ast import Code, assign, attribute, call, do, ite
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, occurrences, walk
+from relaxpy.ir.core.traverse import children, occurrences, postorder, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import mentions
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -102,6 +102,7 @@ def choose(emitter: ArrayEmitter, choice: Choice, out: Output | None) -> Value:
 def _operands(emitter: ArrayEmitter, choice: Choice) -> tuple[Value, Value, Value]:
     """The condition, and both values, each computed only where it is used."""
     condition = emitter.value(choice.condition)
+    emitter.compute_for_both(choice)
     fails = call("np.logical_not", condition.node)
     yes = emitter.only_where(condition.node, choice.yes)
     return condition, yes, emitter.only_where(fails, choice.no)
@@ -162,6 +163,52 @@ def _single_position(emitter: ArrayEmitter, choice: Choice) -> tuple[int, tir.Pr
     return None
 
 
+class SharedNodes:
+    """The nodes that several nodes in expressions have as operands."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Node, None] = {}
+        self._uses: Counter[Node] = Counter()
+        self._inside: set[Node] = set()
+        self._evaluated: dict[tir.PrimExpr, Mapping[tir.PrimExpr, None]] = {}
+        self.again: set[Node] = set()
+        """Those whose other uses are computed later, and not counted."""
+
+    def add(self, exprs: Iterable[tir.PrimExpr]) -> None:
+        """Look at expressions, too, if they are not parts of others."""
+        parts = dict.fromkeys(n for e in exprs if e not in self._parts for n in walk(e))
+        for node in reversed(parts):
+            if node in self._inside or isinstance(node, BufferLoad):
+                self._inside.update(children(node))
+            if node not in self._parts:
+                self._uses.update({*children(node)})
+        self._parts |= parts
+        self.again |= {node for node in self._inside if self._uses[node] > 1}
+        self._evaluated = {}
+
+    def evaluated_with(self, expr: tir.PrimExpr) -> Mapping[tir.PrimExpr, None]:
+        """Those that are evaluated wherever `expr` is, in the order of evaluation."""
+        known = self._evaluated
+        for node in postorder([expr], lambda n: () if n in known else _operands_of(n)):
+            if node in known:
+                continue
+            choice, found = choice_of(node), dict[tir.PrimExpr, None]()
+            if choice is not None:
+                found |= known[choice.condition]
+                found |= {e: None for e in known[choice.yes] if e in known[choice.no]}
+            elif isinstance(node, tir.And | tir.Or):
+                found |= known[node.a]
+            else:
+                for operand in _operands_of(node):
+                    found |= known[operand]
+            known[node] = found | {node: None} if self._uses[node] > 1 else found
+        return known[expr]
+
+
+def _operands_of(expr: tir.PrimExpr) -> list[tir.PrimExpr]:
+    return [child for child in children(expr) if isinstance(child, tir.PrimExpr)]
+
+
 class ArrayEmitter:
     """Emits the expressions of one statement over `layout`, and collects the code in `lines`."""
 
@@ -187,16 +234,20 @@ class ArrayEmitter:
         self.lines: list[ast.stmt] = []
         self.scalars = ScalarEmitter(scope, name, outer)
         self.done: dict[tir.PrimExpr, tuple[Value, Guards]] = {}
+        self.shared = SharedNodes()
+        self.kept: dict[tuple[tir.PrimExpr, tuple[Axis, ...]], tuple[Value, Guards]] = {}
         self.ready: dict[tir.PrimExpr, Value] = {}
         self.uses: Counter[tir.PrimExpr] = Counter()
         self.guards: Guards = ()
         self.spare: Output | None = None
+        self.repetitions = 0
 
     # ---- whole expressions
 
     def compute(self, expr: tir.PrimExpr, out: Output | None = None) -> Value:
         """The value of `expr`; this is `out` if the last operation can write to it."""
         self.count_uses(expr)
+        self.shared.add([expr])
         # Operations that may fail may be computed again, for other iterations.
         reusable = out is not None and (out.free or (out.reads and not self._may_fail(expr)))
         self.spare = out if reusable else None
@@ -206,6 +257,7 @@ class ArrayEmitter:
         """The values of several expressions, which share their subexpressions."""
         for expr in exprs:
             self.count_uses(expr)
+        self.shared.add(exprs)
         return [self.value(expr) for expr in exprs]
 
     def typed(self, expr: tir.PrimExpr, value: Value) -> Value:
@@ -311,21 +363,49 @@ class ArrayEmitter:
         """The value of a subexpression whose uses have been counted."""
         if expr in self.ready:
             return self.ready.pop(expr)
-        value, guards = self.done.get(expr, (None, ()))
+        is_kept = expr in self.shared.again and self.varies(expr)
+        if is_kept:  # in memory that no other operation writes
+            out = self.spare = None
+        at = expr, self.layout
+        value, guards = self.kept.get(at) or self.done.get(expr, (None, ()))
         if value is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
             # It was computed for fewer iterations than are needed now.
+            self._count_repetition()
             self.uses.update(node for node in walk(expr) if isinstance(node, tir.PrimExpr))
             value = None
         if value is None:
             for operand in self._leftmost(expr):
                 self.ready[operand] = self.value(operand)
             value = self._new(expr, out)
-            shared = self.uses[expr] > 1
+            shared = self.uses[expr] > 1 or is_kept
             if shared and value.temporary is None and is_work(expr) and value.dims:
                 value = self.named(value)
-            if shared or isinstance(expr, tir.Var):
+            if is_kept:
+                value = replace(value, temporary=None)
+                self.kept[at] = value, self.guards
+            elif shared or isinstance(expr, tir.Var):
                 self.done[expr] = value, self.guards
         return value
+
+    def _count_repetition(self) -> None:
+        """Errors: CompileError, before the code becomes too long."""
+        self.repetitions += 1
+        if self.repetitions > NumPy.REPETITIONS:
+            raise CompileError(
+                f"{self.name}: subexpressions are evaluated under too many different conditions",
+                span=self.span,
+                hint="bind those that are used again to variables",
+            )
+
+    def compute_for_both(self, choice: Choice) -> None:
+        """Compute what both sides of a select evaluate; each side computes again what may fail."""
+        if not (self._may_fail(choice.yes) and self._may_fail(choice.no)):
+            return
+        others = self.shared.evaluated_with(choice.no)
+        for node in self.shared.evaluated_with(choice.yes):
+            if node in others and self.varies(node) and self._may_fail(node):
+                self.shared.again.add(node)
+                self.value(node)
 
     def _leftmost(self, expr: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
         """The nested first operands of `expr`, innermost first, which is their order of evaluation.
@@ -591,9 +671,11 @@ class ArrayEmitter:
 
     def over(self, layout: tuple[Axis, ...]) -> ArrayEmitter:
         """An emitter of values over some axes of the layout."""
-        return ArrayEmitter(
+        inner = ArrayEmitter(
             self.scope, self.name, layout, self.outer, self.rows, self.proof, self.span
         )
+        inner.shared, inner.kept = self.shared, self.kept
+        return inner
 
     def maps(self, buffer: Buffer, indices: Sequence[tir.PrimExpr]) -> list[Affine] | None:
         """The affine maps of the indices over the layout, or None if one is not affine."""

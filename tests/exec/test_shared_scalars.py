@@ -1,0 +1,72 @@
+"""Scalar expressions that use subexpressions again: each is computed once, on every target.
+
+Text has none, but `te` and PrimFuncs that Python makes do: an unrolled search, a recurrence.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import tir
+from relaxpy.errors import CompileError
+from relaxpy.exec.machine.tuning import NumPy
+from tests.counting import calls
+
+A = tir.decl_buffer((8,), "int32", name="A")
+B = tir.decl_buffer((8,), "int32", name="B")
+I = tir.Var("i", "int32")
+X = A[I]
+Step = Callable[[tir.PrimExpr, int], tir.PrimExpr]
+STEPS: dict[str, Step] = {
+    "an index": lambda e, k: A[tir.floormod(e + k, 8)],
+    "two indices": lambda e, k: A[tir.floormod(e, 8)] + A[tir.floormod(e + 1, 8)],
+    "either arm": lambda e, k: tir.if_then_else(X > k, e + 1, e * 2),
+    "indices in either arm": lambda e, k: tir.if_then_else(X > k % 3, A[e], A[e + 1]),
+    "indices in a select": lambda e, k: tir.Select(X > k % 3, A[e + 1], A[e]),
+    "divisors in either arm": lambda e, k: tir.if_then_else(
+        X > k, tir.floordiv(e, X - k), tir.floordiv(e + 9, X - 9)
+    ),
+    "indices in a conjunction": lambda e, k: tir.Select(tir.And(A[e] > 0, A[e + 1] > 1), e, A[e]),
+    "indices in a nested arm": lambda e, k: tir.if_then_else(
+        X > 0, tir.if_then_else(X > 1, A[e], A[e + 1]), A[e + 2]
+    ),
+}
+
+
+def kernel(step: Step, depth: int) -> tir.PrimFunc:
+    expr = X
+    for k in range(depth):
+        expr = step(expr, k)
+    body = tir.For(I, 0, 8, tir.ForKind.SERIAL, tir.BufferStore(B, expr, [I]))
+    a, b = tir.Var("a", "handle"), tir.Var("b", "handle")
+    attrs = {"global_symbol": "main"}
+    return tir.PrimFunc([a, b], body, buffer_map={a: A, b: B}, attrs=attrs)
+
+
+def values(func: tir.PrimFunc, target: str) -> list[int]:
+    result = np.zeros(8, "int32")
+    relaxpy.compile(func, target)["main"](np.array([0, 1, 2, 3, 2, 1, 0, 3], "int32"), result)
+    return result.tolist()
+
+
+@pytest.mark.timeout(60)  # 2 ** 40 steps would be no limit, but no answer either
+@pytest.mark.parametrize("target", ["native", "numpy"])
+@pytest.mark.parametrize("step", STEPS)
+def test_each_is_computed_once(step: str, target: str) -> None:
+    assert values(kernel(STEPS[step], 40), target) == values(kernel(STEPS[step], 40), "reference")
+
+
+@pytest.mark.timeout(60)
+def test_elements_in_indices_of_elements_are_written_once() -> None:
+    few, many = (calls(kernel(STEPS["an index"], depth).script) for depth in (20, 40))
+    assert many < 3 * few
+
+
+def test_subexpressions_under_many_conditions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NumPy, "REPETITIONS", 20)
+    func = kernel(lambda e, k: tir.if_then_else(X > k % 3, A[e] + e, e), 12)
+    with pytest.raises(CompileError, match="under too many different conditions") as caught:
+        relaxpy.compile(func, "numpy")
+    assert "to variables" in str(caught.value)
