@@ -26,9 +26,10 @@ class Products:
     FEW_OPERATIONS: Final = 5  # kernels: dense + relu
     """The operations of an epilogue up to which tiles apply it to their registers."""
     SMALL: Final = 1 << 15  # not measured
-    """Multiplications up to which a matmul takes less time than a call of BLAS."""
+    """Multiplications up to which a matmul takes less time than a call of BLAS (`price.py`)."""
     SHORT_SUM: Final = 16  # not measured
-    """Sums up to this length gain less from BLAS than it costs to compute its operands."""
+    """Sums up to this length gain less from BLAS than it costs to compute its operands; `price.py`
+    has times."""
     DEEP_BYTES: Final = 256  # llm: w8a8
     """The length of int8 sums from which more than a few rows are read along the sum."""
     DEEP_ROWS: Final = 128  # models: MLP, any batch

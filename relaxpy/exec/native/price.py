@@ -59,6 +59,7 @@ def check_price(program: KernelProgram) -> None:
         RefusedError: it is not.
     """
     members = list(runs(program.plan.trees))
+    # On AVX-512, a million powers take 0.9 ms on NumPy, and 2.3 as native code.
     if current().vector_bits >= 512 and members and all(map(_is_power, members)):
         raise RefusedError("NumPy has a faster function for powers")
     products = [
@@ -69,7 +70,7 @@ def check_price(program: KernelProgram) -> None:
 
 
 class _FastProduct(NamedTuple):
-    """A case in which a sum of products is as fast as a matmul of BLAS, and `why`."""
+    """A case in which a sum of products is as fast as a matmul of BLAS; `why` has the times."""
 
     holds: Callable[[Run, KernelProgram], bool]
     why: str
@@ -123,13 +124,39 @@ def _count(axes: Sequence[Axis]) -> float:
 
 
 _FAST_PRODUCTS: Final = (
-    _FastProduct(_reads_once, "no element is reused, which is what BLAS is fast at"),
-    _FastProduct(_has_windows, "NumPy would copy the elements of all windows"),
-    _FastProduct(_has_form, "native code is as fast as BLAS, and fuses the steps after it"),
-    _FastProduct(_decodes, "NumPy would store the decoded weights"),
-    _FastProduct(_is_short_sum, "computing the operands takes longer than BLAS saves"),
-    _FastProduct(_is_small, "a call of BLAS takes longer"),
+    _FastProduct(
+        _reads_once,
+        "no element is reused, which is what BLAS is fast at: 1024 dot products of 16 elements "
+        "take 1.6 us, and 15 on NumPy; of 1024 elements 90, and 106",
+    ),
+    _FastProduct(
+        _has_windows,
+        "NumPy would copy the elements of all windows: 4096 windows of 64 elements by a vector "
+        "take 35 us, and 385; by 64 vectors 0.55 ms, and 0.77; but 256 by 256 vectors 11, and 7.6",
+    ),
+    _FastProduct(
+        _has_form,
+        "native code is as fast as BLAS, and fuses the steps after it: a product of 64^3 takes "
+        "4.7 us, and 6.3; of 512^3 2.5 ms, and 2.6",
+    ),
+    _FastProduct(
+        _decodes,
+        "NumPy would store the decoded weights: 16 rows by 1024 x 1024 weights of 4 bits take "
+        "0.44 ms, and 6.5; 128 rows 2.5, and 9.1",
+    ),
+    _FastProduct(
+        _is_short_sum,
+        "computing the operands takes longer than BLAS saves: 16 kernels of 3 x 3 over a padded "
+        "image of 64 x 64 take 107 us, and 219; 8 steps by 1024 x 1024 sums 0.33 ms, and 0.66, but "
+        "by 256 x 256 20 us, and 15",
+    ),
+    _FastProduct(
+        _is_small,
+        "a call of BLAS takes longer: 24^3 products of sums take 1.2 us, and 2.9; 64^3 are more "
+        "than `SMALL`, and would take 10, and 7.7",
+    ),
 )
+"""The times are of one thread with AVX-512: of native code, and on NumPy."""
 
 
 def _is_remainder(run: Run, decoded: Sequence[Run]) -> bool:

@@ -92,13 +92,15 @@ class KernelSignature:
             )
         values: dict[Var, Scalar] = {}
         arrays: list[tuple[Param, Buffer, Array]] = []
-        for param, arg in zip(self.params, args, strict=True):
+        pairs = [*zip(self.params, args, strict=True)]
+        for param, arg in pairs:  # scalars first: kernels on NumPy convert them before
+            if param.is_scalar:
+                kind = param.var.dtype.numpy().type
+                values[param.var] = scalar(self.name, param.name, arg, kind)
+        for param, arg in pairs:
             if param.buffer is not None:
                 self._check_form(param, param.buffer, arg)
                 arrays.append((param, param.buffer, arg))
-            elif param.is_scalar:
-                kind = param.var.dtype.numpy().type
-                values[param.var] = scalar(self.name, param.name, arg, kind)
         for _, buffer, array in arrays:
             for size, actual in layout_of(buffer, array):
                 if isinstance(size, Var) and size not in values:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -79,9 +80,10 @@ def _grows(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _replaced(value: Any, originals: dict[int, Any]) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_replaced(field, originals) for field in value)
-    return originals.get(id(value), value)
+    if type(value) is not tuple:
+        return originals.get(id(value), value)
+    fields = tuple(_replaced(field, originals) for field in value)
+    return value if all(map(is_, value, fields)) else fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)

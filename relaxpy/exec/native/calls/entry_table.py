@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from types import MappingProxyType
@@ -138,7 +138,8 @@ def entry_table(
     The function keeps the GIL if it `is_small`. The fallback of a graph is called instead of an
     error of a kernel.
     """
-    writer, ops = _Writer(params, results, limits), [] if answer == ~0 else [*_ops(answer, set())]
+    ops = [] if answer == ~0 else [*_ops(answer, set())]
+    writer = _Writer(params, results, limits, {n for how, n in ops if how == ITEM})
     first, count = writer.first_result, len(results)
     ranks = max((len(array.shape) for array in results), default=0)
     specs = [*writer.params(), *writer.results()]
@@ -211,16 +212,20 @@ class _Writer:
     """Writes the specifications of parameters and results.
 
     Its `items` are the parameters and then the fields of tuples among them, in the order in which
-    the entry reads them, each with the number of its first leaf.
+    the entry reads them, each with the number of its first leaf. The `returned` leaves are results.
     """
 
     def __init__(
-        self, params: Sequence[Tree], results: Sequence[Array], limits: Mapping[str, int]
+        self,
+        params: Sequence[Tree],
+        results: Sequence[Array],
+        limits: Mapping[str, int],
+        returned: Container[int],
     ) -> None:
         self.positions = positions_of(params, results)
         self.first_result = len(taken(params)) + len(size_names(taken(params)))
         self.items: list[tuple[Tree, int]] = []
-        self._results = results
+        self._results, self._returned = results, returned
         takes = (not isinstance(leaf, Anything) for leaf in leaves_of(params))
         self._words_before = [*accumulate(takes, initial=0)]
         self._bound: set[str] = set()
@@ -238,7 +243,10 @@ class _Writer:
     def params(self) -> Iterator[int]:
         """The specifications of parameters."""
         for item, leaf in self.items:
-            yield from self._words(item, self._words_before[leaf])
+            words = [*self._words(item, self._words_before[leaf])]
+            if isinstance(item, Integer) and leaf in self._returned:
+                words[NUMBER] = ENTRIES.index("unit")  # no scalar of NumPy: results are Python's
+            yield from words
 
     def results(self) -> Iterator[int]:
         """The specifications of results, whose sizes are known when they are created."""
