@@ -51,7 +51,7 @@ _FUNCTIONS: Final = (
     *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
     *("PyTuple_SetItem", "PyErr_Occurred", "PyErr_CheckSignals", "PyGILState_Ensure"),
     *("PyGILState_Release", "PyObject_CallFunction", "PyErr_SetObject"),
-    *("PyErr_GivenExceptionMatches", "PyObject_Call"),
+    *("PyErr_GivenExceptionMatches", "PyList_GetItem"),
 )
 _NEW_ARRAY: Final = "PyArray_Empty"
 OBJECTS: Final[Mapping[str, object]] = {
@@ -63,6 +63,7 @@ OBJECTS: Final[Mapping[str, object]] = {
     "truth value": bool,
     "float": float,
     "tuple": tuple,
+    "list": list,
     "shape": ShapeTuple,
     **{f"scalar {name}": dtype.type for name, dtype in DTYPES.items()},
     **DTYPES,
