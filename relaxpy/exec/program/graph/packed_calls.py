@@ -9,6 +9,7 @@ from typing import Final
 
 from relaxpy.exec.machine.fast_paths import PACKED_CALLS
 from relaxpy.exec.native.calls.interpreter import (
+    DATA,
     FIELDS,
     LENGTH,
     TYPE,
@@ -161,10 +162,23 @@ def _run_steps(f: Function, steps: Value, number: Value) -> Value:
     null, taken = Value(f, POINTER, "null"), f.alloca(POINTER, ARGUMENTS)
 
     def of_call(item: Value) -> Value:
-        """The object itself, or that of this call in a list."""
-        is_list = f.compare("eq", field_of(f, item, TYPE, POINTER), python(f, "list"))
-        own = partial(call_python, f, "PyList_GetItem", POINTER, item, number)
-        return f.branch(is_list, lambda: [own()], lambda: [item])[0]
+        """The object itself, or that of this call in a list, or a part that is moved for it."""
+        kind = field_of(f, item, TYPE, POINTER)
+
+        def member() -> list[Value]:
+            return [call_python(f, "PyList_GetItem", POINTER, item, number)]
+
+        def moved() -> list[Value]:
+            first, own, offsets = (_field(f, item, f.index(k)) for k in range(3))
+            offset = f.load(I64, f.element(data_of(f, offsets), number, I64))
+            f.store(f.element(data_of(f, first), offset, I8), f.element(own, DATA, I8), 8)
+            return [own]
+
+        def other() -> list[Value]:
+            is_part = f.compare("eq", kind, python(f, "part"))
+            return f.branch(is_part, moved, lambda: [item])
+
+        return f.branch(f.compare("eq", kind, python(f, "list")), member, other)[0]
 
     def goes_on(n: Value, status: Value) -> Value:
         return f.arithmetic("and", f.compare("slt", n, length), f.compare("eq", status, 0))

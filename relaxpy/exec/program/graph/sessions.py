@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import RelaxpyError
+from relaxpy.exec.native.calls.entry import with_fallback
 from relaxpy.exec.runtime.registry import planner
 from relaxpy.exec.runtime.values import Array
 from relaxpy.support.dataclass import dataclass
@@ -22,11 +23,11 @@ Forms: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """The datatype of each tensor, and its shape after the number of rows, which all share."""
 Numbers: TypeAlias = tuple[int | float, ...]
 Step: TypeAlias = "tuple[Any, tuple[Any, ...]]"
-"""A function with its arguments; a list has those of each call by number."""
+"""A function with its arguments; a list has those of each call by number, and so has a `Part`."""
 
 
 def run_steps(steps: Iterable[Step], number: int) -> None:
-    """Run the steps of a call, as machine code does."""
+    """Run the steps of a call without a `Part`, as machine code does."""
     for each in steps:
         function, arguments = (x[number] if type(x) is list else x for x in each)
         function(*(x[number] if type(x) is list else x for x in arguments))
@@ -106,6 +107,11 @@ class WithSessions:
         if keywords or len(found) < len(plans):
             return self.fallback(*args, **keywords)
         return self.native(*args, *[plan.words() for plan in found])
+
+    def with_fallback(self, fallback: Callable[..., Any]) -> WithSessions:
+        """The function with another fallback; machine code has to be there."""
+        native = with_fallback(self.native, WithoutSessions(fallback, len(self.sessions)))
+        return WithSessions(native, fallback, self.sessions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

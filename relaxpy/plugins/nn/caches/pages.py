@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.program.graph.sessions import Forms, Numbers, Plan, Step, run_steps
-from relaxpy.exec.runtime.values import Array, PrimFuncValue
+from relaxpy.exec.runtime.values import Array, Part, PrimFuncValue
 from relaxpy.plugins.nn.caches.attention import Parts, attend, attend_by, grouped, with_sinks
 from relaxpy.plugins.nn.caches.sequences import SequenceState, check_tensor
 
@@ -321,21 +321,29 @@ class _Layers:
     Fields:
         layers: the layers, in the order of the calls.
         scale: the scale of all, or a list of those of each.
-        some: the part of the tensors of all layers that has these.
-        numbers: the positions in it, unless it has the layers in their order.
+        numbers: the positions of the layers in a tensor of all.
         sliding: whether the attention of each slides.
+        offsets: the offset of each from the first one in tensors of all layers, by strides.
     """
 
     layers: list[int]
     scale: float | list[float]
-    some: slice
-    numbers: list[int] | None
+    numbers: list[int]
     sliding: list[bool]
+    offsets: dict[int, Array] = field(default_factory=dict, init=False)
 
-    def of_each(self, x: Array) -> list[Array]:
+    def of_each(self, x: Array) -> Array | Part | list[Array]:
         """The parts of a tensor of all layers, one for each call."""
-        parts = [*x[self.some]]
-        return parts if self.numbers is None else [parts[n] for n in self.numbers]
+        numbers, first = self.numbers, x[self.numbers[0]]
+        if len(numbers) == 1:
+            return first
+        if len({*self.sliding}) > 1:
+            return [x[number] for number in numbers]
+        stride = x.strides[0]
+        offsets = self.offsets.get(stride)
+        if offsets is None:
+            offsets = self.offsets[stride] = (np.array(numbers) - numbers[0]) * stride
+        return Part((first, first[:], offsets))
 
     def by_kind(self, arguments: dict[bool, tuple[Any, ...]]) -> tuple[Any, ...]:
         """The arguments of steps by whether the attention of a layer slides, as those of all."""
@@ -669,14 +677,10 @@ class PagedKVCache(SequenceState):
         return self._layers(layers, scales) if self._with_heads.issuperset(layers) else None
 
     def _layers(self, layers: list[int], scales: list[float]) -> _Layers:
-        numbers = [self._numbers[layer] for layer in layers]
-        some = slice(min(numbers), max(numbers) + 1)
-        is_in_order = numbers == [*range(some.start, some.stop)]
         return _Layers(
             layers,
             scales if len({*scales}) > 1 else scales[0],
-            some,
-            None if is_in_order else [number - some.start for number in numbers],
+            [self._numbers[layer] for layer in layers],
             [self.kinds[layer] == MHA_SLIDING for layer in layers],
         )
 
