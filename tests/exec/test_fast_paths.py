@@ -10,6 +10,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.machine.fast_paths import (
+    DIRECT_CALLS,
     FAST_PATHS,
     KERNEL_CLASSES,
     LENIENT_TESTS,
@@ -185,7 +186,8 @@ REACHED = {
     KERNEL_CLASSES: "two sizes",
     LENIENT_TESTS: "chosen",
 }
-assert {*REACHED, PACKED_CALLS} == {*FAST_PATHS}  # `test_cache_programs.py` has calls of caches
+# Calls of caches are in `test_cache_programs.py`, others in `test_direct_calls.py`.
+assert {*REACHED, PACKED_CALLS, DIRECT_CALLS} == {*FAST_PATHS}
 
 
 @pytest.mark.parametrize("path", REACHED, ids=lambda path: path.name)

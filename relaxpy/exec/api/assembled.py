@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.exec.api.executable import DirectEntryPoint, EntryPoint, Executable, Form, Program
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
+from relaxpy.exec.program.graph.sessions import WithSessions
 from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature
 from relaxpy.exec.runtime.report import ExecutionReport
@@ -66,12 +67,16 @@ def _entries(
 def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
     if isinstance(run, PrimFuncValue):
         run = run.run  # an entry point checks the arguments as the value would
-    sinfos = (node for param in signature.params for node in walk(param))
+    with_objects = {
+        position
+        for position, param in enumerate(signature.params)
+        if any(isinstance(sinfo, rx.ObjectStructInfo) for sinfo in walk(param))
+    }
     # Native code takes any object, which may have to be converted.
-    if (
-        not is_entry(run)
-        or signature.returns_tree
-        or any(isinstance(sinfo, rx.ObjectStructInfo) for sinfo in sinfos)
-    ):
+    if isinstance(run, WithSessions) and not signature.returns_tree:
+        # A plan takes objects as they are; they are not in tuples.
+        is_direct = is_entry(run.native) and with_objects <= {s.position for s in run.sessions}
+        return EntryPoint(signature, run, program, run.with_fallback if is_direct else None)
+    if not is_entry(run) or signature.returns_tree or with_objects:
         return EntryPoint(signature, run, program)
     return DirectEntryPoint(signature, run, program, partial(with_fallback, run))

@@ -144,13 +144,21 @@ class EntryPoint(CopiedByReference):
         FunctionSignatureError: an argument does not match its parameter.
     """
 
-    __slots__ = ("__weakref__", "_arity", "_program", "_run", "signature")
+    __slots__ = ("__weakref__", "_arity", "_direct", "_program", "_run", "signature")
 
-    def __init__(self, signature: Signature, run: Callable[..., Value], program: Program) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        run: Callable[..., Value],
+        program: Program,
+        direct: Callable[[Callable[..., Value]], Callable[..., Value]] | None = None,
+    ) -> None:
+        """`direct` returns a function that takes arguments as they are, or else calls another."""
         self.signature = signature
         self._run = run
         self._program = program
         self._arity = len(signature.params)
+        self._direct = None if direct is None else direct(self._converted_call)
 
     def __call__(self, /, *args: object, **kwargs: object) -> Value:
         """Call the function."""
@@ -160,13 +168,11 @@ class EntryPoint(CopiedByReference):
                 args = self.positional_args(args, kwargs)
             if len(args) != self._arity:
                 self.signature.check_count(len(args), args)
+            if self._direct is not None:
+                return self._direct(*args)
             for arg in args:
                 if type(arg) is not _ndarray:
-                    values = self._converted(args)
-                    result = self._run(*values)
-                    same = all(map(operator.is_, args, values))  # then none is a tensor of torch
-                    result = result if same or not has_torch(args) else as_torch(result)
-                    return self.signature.in_tree(result)
+                    return self._converted_call(*args)
             return self.signature.in_tree(self._run(*args))
         except RelaxpyError as error:
             if is_user_frame(sys._getframe().f_back):
@@ -213,6 +219,13 @@ class EntryPoint(CopiedByReference):
         values = self._converted(args)
         self.signature.bind(values, Bindings())
         return values
+
+    def _converted_call(self, *args: object) -> Value:
+        """The result for arguments of a user."""
+        values = self._converted(args)
+        result = self._run(*values)
+        same = all(map(operator.is_, args, values))  # then none is a tensor of torch
+        return self.signature.in_tree(result if same or not has_torch(args) else as_torch(result))
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
         return tuple(

@@ -12,6 +12,7 @@ from relaxpy.errors import MisuseError, RuntimeCheckError, WellFormedError, unex
 from relaxpy.exec.api.assembled import executable_of, executable_of_table
 from relaxpy.exec.api.executable import Executable, Program
 from relaxpy.exec.native.calls.entry_table import enter_object
+from relaxpy.exec.native.calls.packed import CODE as PACKED
 from relaxpy.exec.native.machine_code.machine import with_current
 from relaxpy.exec.native.machine_code.objects import recorded, saved_code
 from relaxpy.exec.native.threads.freed_memory import CODE as MEMORY
@@ -348,6 +349,8 @@ class Lowered:
             MEMORY.object()
             POOL.object()
             enter_object()
+            if program.text is not None:
+                PACKED.object()
         return saved_code({**native.objects, **objects}, sections.add, program.code, table)
 
 

@@ -34,6 +34,8 @@ WHOLE_GRAPH: Final = FastPath("whole graph")
 """A function whose kernels are native is native, too."""
 PACKED_CALLS: Final = FastPath("packed calls")
 """Calls of packed functions that have plans are steps of native functions."""
+DIRECT_CALLS: Final = FastPath("direct calls")
+"""Calls of packed functions in the text of a program are in machine code."""
 OUTLINING: Final = FastPath("outlining")
 """Successive native kernels in a function that is not native are a native function."""
 PACKED_WEIGHTS: Final = FastPath("packed weights")
@@ -53,6 +55,7 @@ FAST_PATHS: Final = (
     ONLY_KERNEL,
     WHOLE_GRAPH,
     PACKED_CALLS,
+    DIRECT_CALLS,
     OUTLINING,
     PACKED_WEIGHTS,
     ONLY_PACKED,

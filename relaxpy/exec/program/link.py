@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.machine.fast_paths import DIRECT_CALLS
 from relaxpy.exec.native.calls.called import changed_runtime
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures
 from relaxpy.exec.native.calls.jit import Library, link as link_code
@@ -58,13 +59,15 @@ def link(
     if program.text is None:
         return functions
     # Imported here, since it needs the planner of kernels, and native programs do not.
-    from relaxpy.exec.program.lower.text import load_text
+    from relaxpy.exec.program.lower.text import load_text, with_native_calls
 
     native = {program.python_names[name]: function for name, function in functions.items()}
     kernels = linked_kernels(program, library, lowered)
     changed = changed_runtime() if kernels else {}
+    is_direct = library is not None and DIRECT_CALLS
+    text = with_native_calls(program.text) if is_direct else program.text
     run_kernel = partial(_run_kernel, lowered)
-    loaded = load_text(program.text, native | kernels, run_kernel, changed, finish)
+    loaded = load_text(text, native | kernels, run_kernel, changed, finish)
     return {**functions, **loaded.functions}
 
 

@@ -116,8 +116,8 @@ class _Saver:
                 return "array", self.number(value)
             case LateLiteral():
                 return "late", self.number(value.literal.memory(aligned=False))
-            case CompiledPackedCall(symbol, sinfos, attrs, _, span):
-                return "packed", symbol, *map(self.saved, (sinfos, attrs, span))
+            case CompiledPackedCall(symbol, sinfos, attrs, _, span, is_called):
+                return "packed", symbol, is_called, *map(self.saved, (sinfos, attrs, span))
             case CheckedFunction(params, checks, names):
                 text = render(ast.Module([*checks], []))
                 return "arguments", text, *map(self.saved, (params, names, span_of(checks[0])))
@@ -175,9 +175,9 @@ class _Loader:
             case "late":
                 return Late(partial(self.arrays.__getitem__, members[0]))
             case "packed":
-                symbol, *others = members
+                symbol, is_called, *others = members
                 sinfos, attrs, span = map(self.loaded, others)
-                return CompiledPackedCall(symbol, sinfos, attrs, self.symbols, span)
+                return CompiledPackedCall(symbol, sinfos, attrs, self.symbols, span, is_called)
             case "arguments":
                 text, *others = members
                 params, names, span = map(self.loaded, others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from relaxpy.exec.runtime.operators import truth as truth
 from relaxpy.exec.runtime.registry import packed_function, registered
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.threads import without_warnings as without_warnings
-from relaxpy.exec.runtime.users import call_users
+from relaxpy.exec.runtime.users import call_users, changed_forms, raise_again
 from relaxpy.exec.runtime.values import (
     Category,
     Closure,
@@ -205,13 +205,17 @@ def run_kernel(kernel: Callable[..., Value], *args: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPackedCall:
-    """A call of a packed function by name, which is looked up at each call (EV-13, EV-14)."""
+    """A call of a packed function by name, which is looked up at each call (EV-13, EV-14).
+
+    Either the text calls it, so that it `is_called`, or the function that it looks up.
+    """
 
     symbol: str
     sinfos: tuple[StructInfo, ...]
     attrs: Mapping[str, object]
     module_functions: Mapping[str, Value]
     span: Span | None
+    is_called: bool
 
     def function(self) -> Value:
         """The registered function or that of the module. Errors: UnknownPackedFuncError."""
@@ -220,17 +224,28 @@ class CompiledPackedCall:
     def __call__(self, *args: Value) -> Value:
         """The result, as a value."""
         function = registered(self.symbol)
-        return self._result(self.function() if function is None else function, *args)
+        return self.run(self.function() if function is None else function, *args)
 
-    def _result(self, function: Value, *args: Value) -> Value:
+    def run(self, function: Value, *args: Value) -> Value:
+        """The result of the function that was looked up."""
         if isinstance(function, FunctionValue):  # a PrimFunc of the module
             return from_packed(function(*args, **self.attrs), self.sinfos)
-        result = call_users(function, self.symbol, args, self.attrs, self.span)
+        return self.convert(call_users(function, self.symbol, args, self.attrs, self.span))
+
+    def convert(self, result: object) -> Value:
+        """The result of a user's function as a value."""
         return from_packed(result, self.sinfos) if self.sinfos or result is not None else None
+
+    def fail(self, error: BaseException | None = None) -> NoReturn:
+        """Raise the error of a call: the function raised one, or changed the form of an array."""
+        _calls_users = True
+        if error is None:
+            raise changed_forms(self.symbol, self.span)
+        raise_again(error, self.symbol, self.span)
 
     def resolved(self) -> Callable[..., Value]:
         """The callee, for calls that look it up before they evaluate arguments (EV-17, LEG-32)."""
-        return partial(self._result, self.function())
+        return partial(self.run, self.function())
 
 
 @dataclass(frozen=True, slots=True)

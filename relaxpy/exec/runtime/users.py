@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import Any
+from typing import Any, Final, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -18,17 +18,17 @@ from relaxpy.errors import Diagnostic, PackedFuncError, RelaxpyError, Span
 from relaxpy.exec.runtime.values import NO_ATTRS, on_views
 
 _SLOTS = (GetSetDescriptorType, MemberDescriptorType)
-_passes_tensors: ContextVar[bool] = ContextVar("relaxpy_passes_tensors", default=False)
+passes_tensors: Final[ContextVar[bool]] = ContextVar("relaxpy_passes_tensors", default=False)
 
 
 @contextmanager
 def passing_tensors() -> Iterator[None]:
     """A context in which users' functions get tensors, as programs of TVM expect."""
-    token = _passes_tensors.set(True)
+    token = passes_tensors.set(True)
     try:
         yield
     finally:
-        _passes_tensors.reset(token)
+        passes_tensors.reset(token)
 
 
 def call_users(
@@ -51,15 +51,14 @@ def call_users(
     try:
         arrays = [arg for arg in args if type(arg) is np.ndarray]
         forms = [(array.shape, array.strides, array.dtype) for array in arrays]
-        if _passes_tensors.get():
+        if passes_tensors.get():
             result = on_views(function, args, attrs, tensors=True)
         else:
             kept = [*map(ref, arrays)]  # as in `on_views`
             result = function(*args, **attrs)
             del kept
         if forms != [(array.shape, array.strides, array.dtype) for array in arrays]:
-            problem = "changed the shape, the strides or the datatype of an argument"
-            raise PackedFuncError(f"packed function {name!r} {problem}", span=span)
+            raise changed_forms(name, span)
         return result
     except RelaxpyError:
         raise
@@ -67,6 +66,32 @@ def call_users(
         raise _failure_of(error, name, span).with_traceback(
             error.__traceback__
         ) from error.__cause__
+
+
+def changed_forms(name: str, span: Span | None) -> PackedFuncError:
+    """The error that the function `name` changed the form of an array."""
+    problem = "changed the shape, the strides or the datatype of an argument"
+    return PackedFuncError(f"packed function {name!r} {problem}", span=span)
+
+
+def raise_again(error: BaseException, name: str, span: Span | None) -> NoReturn:
+    """Raise the exception that the function `name` raised, as `call_users` does."""
+    _calls_users = True
+    context = error.__context__
+    try:
+        raise error
+    except Exception as failure:
+        failure.__context__ = context
+        if isinstance(failure, RelaxpyError):
+            raise
+        raise _failure_of(failure, name, span).with_traceback(
+            failure.__traceback__
+        ) from failure.__cause__
+    except BaseException as failure:
+        failure.__context__ = context
+        raise
+    finally:
+        del error  # its traceback refers to this frame
 
 
 def _failure_of(error: Exception, name: str, span: Span | None) -> PackedFuncError:

@@ -78,6 +78,16 @@ class ShapeTuple(tuple[int, ...]):
         return f"ShapeTuple({list(self)})"
 
 
+class Part(tuple[Array, Array, Array]):
+    """A part of a tensor that machine code passes, another one in each call.
+
+    The fields are the first part, a second view of it, which machine code moves and passes, and the
+    offsets of the parts in bytes (int64).
+    """
+
+    __slots__ = ()
+
+
 class FunctionValue(CopiedByReference):
     """A function of the program as a callable value with struct info.
 

@@ -1,6 +1,7 @@
 """Scalars of every datatype, and arrays with declared strides and offsets, as NumPy takes them."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -128,6 +129,38 @@ def test_strides_of_a_written_array_that_overlaps_itself_or_another(monkeypatch)
     target = np.ndarray((4, 3), "float32", np.zeros(30, "float32"), 0, (4, 8))
     assert twice.same(a, target, 3, 4) is None
     assert len(twice.refused) == 1
+
+
+def test_written_arrays_whose_axes_nest_in_any_order() -> None:
+    """Machine code takes them, and no array of which two elements share an address."""
+    kernel = claim(
+        [
+            "s, t, u = T.int64(), T.int64(), T.int64()",
+            'B = T.match_buffer(b, (n, m, k), "float32", strides=[s, t, u])',
+            "for i, j, l in T.grid(n, m, k):",
+            "    B[i, j, l] = T.Cast('float32', i * 100 + j * 10 + l)",
+        ],
+        "b: T.handle, n: T.int64, m: T.int64, k: T.int64",
+    )
+    rng = random.Random(1)
+    nested = shared = 0
+    for _ in range(400):
+        shape = [rng.choice([0, 1, 2, 2, 3, 4]) for _ in range(3)]
+        strides = [rng.choice([1, 2, 3, 4, 6, 8, 12, 24]) for _ in range(3)]
+        axes = sorted(zip(strides, shape, strict=True))
+        reach, nests = 1, True
+        for stride, size in axes:
+            nests &= stride >= reach or size == 1
+            reach += stride * (size - 1)
+        nests |= 0 in shape
+        offsets = [np.dot(at, strides) for at in np.ndindex(*shape)]
+        target = np.ndarray(shape, "float32", np.zeros(200, "float32"), 0, [4 * s for s in strides])
+        kernel.refused.clear()
+        kernel.same(target, *shape)
+        assert bool(kernel.refused) == (not nests)
+        assert not nests or len({*offsets}) == len(offsets)
+        nested, shared = nested + nests, shared + (not nests)
+    assert min(nested, shared) > 50
 
 
 def test_an_offset_that_is_declared_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,8 +46,8 @@ class Box:
 
     def plan(self, forms: Any, calls: Sequence[Any]) -> Plan:
         tensors = [np.zeros((self.rows, *shape), dtype) for dtype, shape in forms]
-        steps = tuple((self.called, (*numbers, *tensors)) for numbers in calls)
-        return Plan(self.valid, self.rows, tensors, steps)
+        columns = [[*column] for column in zip(*calls, strict=True)]
+        return Plan(self.valid, self.rows, tensors, ((self.called, (*columns, *tensors)),))
 
 
 @pytest.fixture(autouse=True)
@@ -262,8 +262,7 @@ def test_calls_leave_no_references(programs: tuple[Any, Any]) -> None:
     class Returning(Box):
         def plan(self, forms: Any, calls: Sequence[Any]) -> Plan:
             plan = super().plan(forms, calls)
-            steps = tuple((returned, (self,), *step) for step in plan.steps)
-            return replace(plan, steps=steps)
+            return replace(plan, steps=((returned, (self,)), *plan.steps))
 
     for event in (None, lambda box, number: box.missing):
         box = Returning(event=event)

@@ -577,19 +577,22 @@ class _Layout(_Words):
         return self.f.arithmetic("or", self.f.compare("sle", dim, 1), self.is_empty)
 
     def _is_injective(self) -> Value:
-        """True if no two elements share an address, in row- or column-major order."""
-        f, result = self.f, self.is_empty
-        for last in (self.rank - 1, None):
+        """True if no two elements share an address, as axes nest in the order of their strides."""
+        f = self.f
 
-            def nests(
-                n: Value, holds: Value, reach: Value, last: Value | None = last
-            ) -> list[Value]:
-                axis = n if last is None else last - n
-                dim, stride = self.at(self.shape, axis), self.at(self.strides, axis)
+        def nests(_: Value, holds: Value, reach: Value, last: Value, done: Value) -> list[Value]:
+            def nearer(axis: Value, least: Value, found: Value) -> list[Value]:
+                stride = self.at(self.strides, axis)
                 size = f.intrinsic("smax", stride, 0 - stride)
-                apart = f.arithmetic("or", f.compare("sge", size, reach), self._is_single(dim))
-                return [f.arithmetic("and", holds, apart), reach + size * (dim - 1)]
+                same = f.arithmetic("and", self.equal(size, last), f.compare("sgt", axis, done))
+                is_later = f.arithmetic("or", f.compare("sgt", size, last), same)
+                is_next = f.arithmetic("and", is_later, f.compare("slt", size, least))
+                return [f.select(is_next, size, least), f.select(is_next, axis, found)]
 
-            holds, _ = f.loop(0, self.rank, 1, [f.const(BOOL, 1), self.size], nests)
-            result = f.arithmetic("or", result, holds)
-        return result
+            size, axis = f.loop(0, self.rank, 1, [f.index((1 << 63) - 1), f.index(0)], nearer)
+            dim = self.at(self.shape, axis)
+            apart = f.arithmetic("or", f.compare("sge", size, reach), self._is_single(dim))
+            return [f.arithmetic("and", holds, apart), reach + size * (dim - 1), size, axis]
+
+        start = [f.const(BOOL, 1), self.size, f.index(-1), f.index(-1)]
+        return f.arithmetic("or", f.loop(0, self.rank, 1, start, nests)[0], self.is_empty)

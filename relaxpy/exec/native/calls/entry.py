@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.threads.freed_memory import memory
 from relaxpy.exec.runtime.values import empty
 from relaxpy.support.dataclass import dataclass
@@ -90,9 +89,12 @@ def size_names(params: Iterable[Leaf]) -> list[str]:
 
 
 def builtin_at(
-    address: int, name: str, library: Library, fallback: Callable[..., object], table: bytes = b""
+    address: int, name: str, library: object, fallback: Callable[..., object], table: bytes = b""
 ) -> Callable[..., object]:
-    """The builtin of a function at an address, bound to an object with the `table`."""
+    """The builtin of a function at an address, bound to an object with the `table`.
+
+    It keeps the `library`, and whatever the table refers to besides.
+    """
     return _builtin(_Fallback(fallback, library, (name, address), table))
 
 

@@ -22,7 +22,7 @@ from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, F
 from relaxpy.exec.native.machine_code.machine import forbidden
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.threads.freed_memory import memory
-from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.exec.runtime.values import Part, ShapeTuple
 
 PYTHON: Final = "relaxpy_python"
 """The table of a module with the addresses of objects and functions of Python."""
@@ -51,7 +51,7 @@ _FUNCTIONS: Final = (
     *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
     *("PyTuple_SetItem", "PyErr_Occurred", "PyErr_CheckSignals", "PyGILState_Ensure"),
     *("PyGILState_Release", "PyObject_CallFunction", "PyErr_SetObject"),
-    *("PyErr_GivenExceptionMatches", "PyObject_Call"),
+    *("PyErr_GivenExceptionMatches", "PyList_GetItem"),
 )
 _NEW_ARRAY: Final = "PyArray_Empty"
 OBJECTS: Final[Mapping[str, object]] = {
@@ -63,6 +63,8 @@ OBJECTS: Final[Mapping[str, object]] = {
     "truth value": bool,
     "float": float,
     "tuple": tuple,
+    "list": list,
+    "part": Part,
     "shape": ShapeTuple,
     **{f"scalar {name}": dtype.type for name, dtype in DTYPES.items()},
     **DTYPES,

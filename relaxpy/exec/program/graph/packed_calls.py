@@ -9,19 +9,31 @@ from typing import Final
 
 from relaxpy.exec.machine.fast_paths import PACKED_CALLS
 from relaxpy.exec.native.calls.interpreter import (
+    DATA,
     FIELDS,
     LENGTH,
+    TYPE,
     call_python,
     data_of,
     declare_python,
     field_of,
+    python,
 )
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.program.graph.parameters import Parameters
 from relaxpy.exec.program.graph.program import PackedStep, Passed, Tensor, Value as Given
-from relaxpy.exec.program.graph.sessions import ROWS, STEPS, TENSORS, VALID, Forms, Numbers, Session
+from relaxpy.exec.program.graph.sessions import (
+    ARGUMENTS,
+    ROWS,
+    STEPS,
+    TENSORS,
+    VALID,
+    Forms,
+    Numbers,
+    Session,
+)
 from relaxpy.exec.runtime.registry import is_planned
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64
@@ -133,7 +145,7 @@ def emit_run(module: Module) -> None:
 
     def run() -> list[Value]:
         f.loop(0, inputs, 1, [], partial(copy, is_input=True))
-        status = _run_steps(f, _field(f, _word(f, session, STEPS), number))
+        status = _run_steps(f, _word(f, session, STEPS), number)
         write = lambda: f.loop(inputs, count, 1, [], partial(copy, is_input=False))  # noqa: E731
         f.branch(f.compare("eq", status, 0), write)
         return [status]
@@ -144,20 +156,51 @@ def emit_run(module: Module) -> None:
     f.ret(status)
 
 
-def _run_steps(f: Function, steps: Value) -> Value:
-    """The status after calls of the functions in a tuple, each of which is before its arguments."""
+def _run_steps(f: Function, steps: Value, number: Value) -> Value:
+    """The status after the steps of a call."""
     length = field_of(f, steps, LENGTH, I64)
-    null = Value(f, POINTER, "null")
+    null, taken = Value(f, POINTER, "null"), f.alloca(POINTER, ARGUMENTS)
+
+    def of_call(item: Value) -> Value:
+        """The object itself, or that of this call in a list, or a part that is moved for it."""
+        kind = field_of(f, item, TYPE, POINTER)
+
+        def member() -> list[Value]:
+            return [call_python(f, "PyList_GetItem", POINTER, item, number)]
+
+        def moved() -> list[Value]:
+            first, own, offsets = (_field(f, item, f.index(k)) for k in range(3))
+            offset = f.load(I64, f.element(data_of(f, offsets), number, I64))
+            f.store(f.element(data_of(f, first), offset, I8), f.element(own, DATA, I8), 8)
+            return [own]
+
+        def other() -> list[Value]:
+            is_part = f.compare("eq", kind, python(f, "part"))
+            return f.branch(is_part, moved, lambda: [item])
+
+        return f.branch(f.compare("eq", kind, python(f, "list")), member, other)[0]
 
     def goes_on(n: Value, status: Value) -> Value:
         return f.arithmetic("and", f.compare("slt", n, length), f.compare("eq", status, 0))
 
     def step(n: Value, _: Value) -> list[Value]:
-        function, arguments = _field(f, steps, n), _field(f, steps, n + 1)
-        result = call_python(f, "PyObject_Call", POINTER, function, arguments, null)
+        function, arguments = (_field(f, _field(f, steps, n), f.index(k)) for k in range(2))
+        count = field_of(f, arguments, LENGTH, I64)
+        run = partial(call, of_call(function), arguments, count)
+        return [
+            n + 1,
+            *f.branch(f.compare("ule", count, ARGUMENTS), run, lambda: [f.const(I32, 1)]),
+        ]
+
+    def call(function: Value, arguments: Value, count: Value) -> list[Value]:
+        def take(n: Value) -> None:
+            f.store(of_call(_field(f, arguments, n)), f.element(taken, n, POINTER), 8)
+
+        f.loop(0, count, 1, [], take)
+        result = call_python(f, "PyObject_Vectorcall", POINTER, function, taken, count, null)
         has_failed = f.compare("eq", result, null)
         f.branch(f.compare("ne", result, null), partial(_release, f, result))
-        return [n + 2, f.cast("zext", has_failed, "i32")]
+        return [f.cast("zext", has_failed, "i32")]
 
     _, status = f.while_loop([f.const(I64, 0), f.const(I32, 0)], goes_on, step)
     return status

@@ -1,19 +1,20 @@
 """Calls of packed functions in a native function, which share an object such as a cache.
 
 Before a native function runs, the packed function gets all of its calls on the object, and returns
-a `Plan`: for each call, functions with their arguments, which machine code calls
+a `Plan`: the functions that each call runs, with their arguments, which machine code calls
 (`packed_calls.py`). These are builtins for the most part, so that Python runs as often whatever the
 number of calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from relaxpy.errors import RelaxpyError
+from relaxpy.exec.native.calls.entry import with_fallback
 from relaxpy.exec.runtime.registry import planner
 from relaxpy.exec.runtime.values import Array
 from relaxpy.support.dataclass import dataclass
@@ -21,6 +22,15 @@ from relaxpy.support.dataclass import dataclass
 Forms: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """The datatype of each tensor, and its shape after the number of rows, which all share."""
 Numbers: TypeAlias = tuple[int | float, ...]
+Step: TypeAlias = "tuple[Any, tuple[Any, ...]]"
+"""A function with its arguments; a list has those of each call by number, and so has a `Part`."""
+
+
+def run_steps(steps: Iterable[Step], number: int) -> None:
+    """Run the steps of a call without a `Part`, as machine code does."""
+    for each in steps:
+        function, arguments = (x[number] if type(x) is list else x for x in each)
+        function(*(x[number] if type(x) is list else x for x in arguments))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,13 +43,13 @@ class Plan:
         valid: one int64, which becomes 0 when the object changes so that the plan is outdated.
         tensors: contiguous arrays. Inputs are copied to the first ones before each call, outputs
             from the last ones after it.
-        steps: for each call, functions and tuples of their arguments, in turn.
+        steps: those of all calls, at most `ARGUMENTS` arguments each.
     """
 
     valid: Array
     rows: int
     tensors: Sequence[Array]
-    steps: tuple[tuple[Any, ...], ...]
+    steps: tuple[Step, ...]
 
     def words(self) -> Array:
         """The words that machine code reads."""
@@ -47,6 +57,7 @@ class Plan:
         return np.array([self.rows, *objects], np.int64)
 
 
+ARGUMENTS = 16
 ROWS, VALID, STEPS, TENSORS = range(4)
 """The positions of these words, the last ones the addresses of objects."""
 
@@ -96,6 +107,11 @@ class WithSessions:
         if keywords or len(found) < len(plans):
             return self.fallback(*args, **keywords)
         return self.native(*args, *[plan.words() for plan in found])
+
+    def with_fallback(self, fallback: Callable[..., Any]) -> WithSessions:
+        """The function with another fallback; machine code has to be there."""
+        native = with_fallback(self.native, WithoutSessions(fallback, len(self.sessions)))
+        return WithSessions(native, fallback, self.sessions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -214,14 +214,17 @@ class CallLowering(ABC):
         known = [self._known(tensor) for tensor in tensors]
         return self._known_sizes(callee, known[:first], known[first:], scalars)
 
-    def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
-        """The function that looks up a packed function and calls it."""
+    def _packed(
+        self, func: rx.ExternFunc, call: rx.Call | None, *, is_called: bool = False
+    ) -> ast.expr:
+        """What looks up a packed function, and calls it if it `is_called`."""
         packed_call = CompiledPackedCall(
             self._module.packed_symbol(func),
             call.sinfo_args if call is not None else (),
             packed_keywords(call) if call is not None else {},
             self._module.module_functions,
             func.span if call is None else call.span,
+            is_called,
         )
         return self._module.share(f"packed_{func.global_symbol}", packed_call)
 
@@ -234,12 +237,14 @@ class CallLowering(ABC):
                 return reshaped
         if not self._module.is_instrumented and certainly_succeeds(call, self._known):
             return py.tuple_of(())
-        callee = self._packed(func, call)
         mark = len(self._out)
         operands = self._operands(args)
+        is_plain = all(isinstance(a, ast.Name | ast.Constant) for a in operands)
+        is_called = is_plain and len(self._out) == mark
+        callee = self._packed(func, call, is_called=is_called)
         if len(self._out) > mark:
             callee = self._resolved_before(mark, callee)
-        elif not all(isinstance(a, ast.Name | ast.Constant) for a in operands):
+        elif not is_called:
             callee = py.call(py.attribute(callee, "resolved"))
         return self._call_out(callee, *operands)
 
@@ -481,10 +486,12 @@ class CallLowering(ABC):
         """OP-9: like call_tir, with a packed function."""
         callee = call.args[0]
         if isinstance(callee, rx.ExternFunc):
-            packed, mark = self._packed(replace(callee, span=call.span), None), len(self._out)
+            mark = len(self._out)
             inputs = self._spread(call.args[1])
             outputs, _ = self._outputs(call, hint, inputs)
-            if not all(is_allocation(stmt, "np") for stmt in self._out[mark:]):
+            is_called = all(is_allocation(stmt, "np") for stmt in self._out[mark:])
+            packed = self._packed(replace(callee, span=call.span), None, is_called=is_called)
+            if not is_called:
                 packed = self._resolved_before(mark, packed)
             run = self._call_out(packed, *inputs, *outputs)
         else:

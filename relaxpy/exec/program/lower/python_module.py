@@ -244,7 +244,7 @@ class ModuleLowering:
             from relaxpy.exec.runtime.support import CompiledPackedCall
 
             packed_call = CompiledPackedCall(
-                symbol_of(callee), (), {}, self.module_functions, var.span
+                symbol_of(callee), (), {}, self.module_functions, var.span, is_called=False
             )
             return py.call(py.attribute(self.share(callee.global_symbol, packed_call), "function"))
         name = var.name_hint

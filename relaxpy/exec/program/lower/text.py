@@ -22,7 +22,7 @@ from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.exec.program.lower.python_module import ModuleLowering
@@ -158,6 +158,17 @@ def load_text(
             namespace[each.alias] = value
         functions[each.name] = run if each.is_closure else value
     return Loaded(functions, namespace, defined)
+
+
+def with_native_calls(text: Text) -> Text:
+    """The text, whose calls of packed functions are in machine code."""
+    calls = {n: v for n, v in text.objects.items() if isinstance(v, support.CompiledPackedCall)}
+    if not calls:
+        return text
+    from relaxpy.exec.native.calls.packed import native_call
+
+    native = {name: native_call(call) for name, call in calls.items()}
+    return replace(text, objects={**text.objects, **native})
 
 
 def instrument_calls(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -44,7 +43,7 @@ def create(*args: Any) -> PagedKVCache:
     rotation of positions (none, when appended, or when read, which is the same here) with its
     scale, base and factors, a tensor of the datatype, and kernels: those used are the rotation, and
     the attention to heads and the one to latent rows if they are `("relaxpy", kernel)`, where the
-    kernel is an `attention_of_rows`.
+    kernel is an `attention_of_rows`. A rotation that is such a tuple takes keys and values by head.
 
     Errors:
         RuntimeCheckError: there are other arguments.
@@ -67,13 +66,14 @@ def create(*args: Any) -> PagedKVCache:
         raise RuntimeCheckError(f"{heads} heads of queries cannot share {kv_heads} heads of keys")
     if not _ROPE_NONE <= whole_number(mode) <= _ROPE_INLINE:
         raise RuntimeCheckError(f"the rotation of positions is 0, 1 or 2, found {mode}")
-    if mode != _ROPE_NONE and not callable(split_rotary) and set(kinds) != {MLA}:
+    by_head = _kernel(split_rotary)
+    rotate = by_head or (split_rotary if callable(split_rotary) else None)
+    if mode != _ROPE_NONE and rotate is None and set(kinds) != {MLA}:
         raise RuntimeCheckError(f"a kernel rotates positions, found {split_rotary!r:.60}")
     check_tensor("the tensor that says the datatype", init, (), None)
     if transfer:
         raise RuntimeCheckError("caches are not transferred between processes")
     has_factors = isinstance(factors, np.ndarray)
-    rotate = split_rotary if callable(split_rotary) else None
     extra = factors if has_factors else int(mode != _ROPE_NONE)
     return PagedKVCache(
         (*limits, 0)[:6],
@@ -83,6 +83,7 @@ def create(*args: Any) -> PagedKVCache:
         init.dtype,
         (rotate, extra),
         *(_kernel(given) for given in (args[15], args[22])),
+        rotates_by_head=by_head is not None,
     )
 
 
@@ -91,7 +92,7 @@ def _kernel(given: object) -> Any:
     return given[1] if isinstance(given, tuple) and given[:1] == ("relaxpy",) else None
 
 
-def _planned(cache: object, forms: Forms, calls: Sequence[Numbers]) -> Plan | None:
+def _planned(cache: object, forms: Forms, calls: tuple[Numbers, ...]) -> Plan | None:
     """The plan of calls of `attention_with_fused_qkv`."""
     return cache.planned(forms, calls) if type(cache) is PagedKVCache else None
 
@@ -231,9 +232,10 @@ def debug_get_kv(
         )
     slots = np.array(kept[start:end], np.int64)
     for name, tensor, d in (("keys", keys, cache.d_qk), ("values", values, cache.d_v)):
-        heads = len(cache.layers[0][0])
-        wanted = len(cache.layers), len(slots), heads, d
+        heads = len(cache.memory(0)[0])
+        wanted = len(cache.kinds), len(slots), heads, d
         check_tensor(f"the tensor of {name}", tensor, wanted, cache.dtype)
-    for layer, (own_keys, own_values) in enumerate(cache.layers):
+    for layer in range(len(cache.kinds)):
+        own_keys, own_values = cache.memory(layer)
         keys[layer] = own_keys[:, slots].transpose(1, 0, 2)
         values[layer] = own_values[:, slots].transpose(1, 0, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from operator import setitem
 from typing import Any, Final, TypeAlias
@@ -11,8 +11,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.program.graph.sessions import Forms, Numbers, Plan
-from relaxpy.exec.runtime.values import Array, PrimFuncValue
+from relaxpy.exec.program.graph.sessions import Forms, Numbers, Plan, Step, run_steps
+from relaxpy.exec.runtime.values import Array, Part, PrimFuncValue
 from relaxpy.plugins.nn.caches.attention import Parts, attend, attend_by, grouped, with_sinks
 from relaxpy.plugins.nn.caches.sequences import SequenceState, check_tensor
 
@@ -21,8 +21,8 @@ Places: TypeAlias = "list[slice | Array]"
 
 _SLOTS_OF_A_RUN = 64
 """Runs of so many slots are read in place; a sequence of shorter ones is copied."""
-Prepared: TypeAlias = "tuple[slice, Array, tuple[slice, slice], Array, Array]"
-"""The rows of a sequence, their queries, the index of its tokens, what they see, and sums."""
+Prepared: TypeAlias = "tuple[slice, Array, slice, Array, Array]"
+"""The rows of a sequence, their queries, the slots of its tokens, what they see, and sums."""
 
 
 @dataclass
@@ -60,6 +60,20 @@ class Sequence:
             return [np.array(slots, np.int64)]
         return [slice(*run) for run in runs]
 
+    def drop(self, count: int) -> None:
+        """Drop the last tokens."""
+        slots, (known, seen) = self.slots, self._read
+        left = len(slots) - count
+        del slots[left:]
+        while known is slots and seen > left:
+            run = self._runs[-1]
+            size = min(seen - left, run[1] - run[0])
+            run[1] -= size
+            seen -= size
+            if run[0] == run[1]:
+                self._runs.pop()
+        self._read = known, seen
+
     def copy(self) -> Sequence:
         """A sequence with the same tokens."""
         return Sequence(
@@ -78,7 +92,7 @@ class Pages:
         self.free = set(range(count))
         self.uses = [0] * count
         self.tensors: list[Array] = []
-        """The keys and the values of each layer, (heads, count * size, d)."""
+        """Keys, values or latent rows of layers, (layers, heads, count * size, d)."""
 
     def allocated(self, last: int) -> int:
         """A free page for a sequence whose last page is `last`, or -1 if it has none.
@@ -145,12 +159,19 @@ class Pages:
         old = seq.pages[-1]
         new = self.allocated(old)
         for tensor in self.tensors:
-            pages = tensor.reshape(tensor.shape[0], self.count, self.size, -1)
-            pages[:, new] = pages[:, old]
+            pages = tensor.reshape(*tensor.shape[:2], self.count, self.size, -1)
+            pages[:, :, new] = pages[:, :, old]
         self.release(old)
         seq.pages[-1] = new
         moved = (new - old) * self.size
         seq.slots = [s + moved if s // self.size == old else s for s in seq.slots]
+
+    def drop(self, seq: Sequence, count: int) -> None:
+        """Drop the last tokens of a sequence, and release the pages that only they used."""
+        seq.drop(count)
+        last = seq.slots[-1] // self.size if seq.slots else -1
+        while seq.pages and seq.pages[-1] != last:
+            self.release(seq.pages.pop())
 
     def keep(self, seq: Sequence, slots: list[int]) -> None:
         """Keep only these slots of a sequence, and release the pages of the others."""
@@ -236,9 +257,12 @@ class _Work:
         found = self._seen.get((sliding, size, group))
         if found is None:
             rows = self.rows.stop - self.rows.start
-            found = np.ones((rows, group, size), bool)
             mask = None if sliding is None else self.masks[sliding]
-            if mask is not None:
+            if mask is None:
+                ones = b"\1" * (rows * group * size)
+                found = np.ndarray((rows, group, size), bool, ones)
+            else:
+                found = np.ones((rows, group, size), bool)
                 count = min(size, mask.shape[1])
                 found[..., size - count :] = mask[:, np.newaxis, mask.shape[1] - count :]
             found = self._seen[sliding, size, group] = found.reshape(rows * group, size)
@@ -255,7 +279,7 @@ class _Work:
         own, place = queries[self.rows], places[0]
         seen = self.all_seen(sliding, place.stop - place.start, own.shape[2])
         sums: Array = np.empty(own.shape[:3], np.float32)
-        return self.rows, own, (slice(None), place), seen, sums
+        return self.rows, own, place, seen, sums
 
 
 @dataclass(eq=False)
@@ -264,30 +288,22 @@ class _Call:
 
     Fields:
         shapes: those of `qkv` and the result of layers with fused heads.
-        rotated: queries, keys and values after rotation, (rows, heads, d); layers share them.
+        q: the queries after rotation, (rows, heads, d); layers share them.
+        valid: as a `Plan` has it; 0 after the call.
         appended: the layers that have appended the tokens.
         attended: those that have attended to the tokens of the call alone.
-        valid: as a `Plan` has it; 0 after the call.
         prepared: the arguments of kernels, for layers whose attention slides and others.
-        new: the rotated keys and values by head.
-        place: the index of the slots of all heads.
     """
 
     work: list[_Work]
     positions: Array
     slots: Array | slice
     shapes: tuple[tuple[int, ...], ...]
-    rotated: tuple[Array, ...]
+    q: Array
     valid: Array
     appended: set[int] = field(default_factory=set)
     attended: set[int] = field(default_factory=set)
     prepared: dict[bool, list[Prepared | None]] = field(default_factory=dict, init=False)
-    new: tuple[Array, ...] = field(init=False)
-    place: tuple[slice, Array | slice] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.new = tuple(x.transpose(1, 0, 2) for x in self.rotated[1:])
-        self.place = slice(None), self.slots
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
@@ -295,7 +311,50 @@ class _Call:
         return _Call, tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
 
-_NO_CALL: Final = _Call([], np.empty(0, np.int32), slice(0), (), (), np.array([0]))
+_NO_CALL: Final = _Call([], np.empty(0, np.int32), slice(0), (), np.empty(0), np.array([0]))
+
+
+@dataclass(frozen=True)
+class _Layers:
+    """The layers of calls with fused heads, and what the calls have.
+
+    Fields:
+        layers: the layers, in the order of the calls.
+        scale: the scale of all, or a list of those of each.
+        numbers: the positions of the layers in a tensor of all.
+        sliding: whether the attention of each slides.
+        offsets: the offset of each from the first one in tensors of all layers, by strides.
+    """
+
+    layers: list[int]
+    scale: float | list[float]
+    numbers: list[int]
+    sliding: list[bool]
+    offsets: dict[int, Array] = field(default_factory=dict, init=False)
+
+    def of_each(self, x: Array) -> Array | Part | list[Array]:
+        """The parts of a tensor of all layers, one for each call."""
+        numbers, first = self.numbers, x[self.numbers[0]]
+        if len(numbers) == 1:
+            return first
+        if len({*self.sliding}) > 1:
+            return [x[number] for number in numbers]
+        stride = x.strides[0]
+        offsets = self.offsets.get(stride)
+        if offsets is None:
+            offsets = self.offsets[stride] = (np.array(numbers) - numbers[0]) * stride
+        return Part((first, first[:], offsets))
+
+    def by_kind(self, arguments: dict[bool, tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The arguments of steps by whether the attention of a layer slides, as those of all."""
+        if len(arguments) == 1:
+            return next(iter(arguments.values()))
+
+        def of_call(number: int, slides: bool) -> list[Any]:
+            return [x[number] if type(x) is list else x for x in arguments[slides]]
+
+        rows = [of_call(number, slides) for number, slides in enumerate(self.sliding)]
+        return tuple([*column] for column in zip(*rows, strict=True))
 
 
 class PagedKVCache(SequenceState):
@@ -311,10 +370,13 @@ class PagedKVCache(SequenceState):
         rotary: tuple[Callable[..., object] | None, Any],
         attention: Callable[..., object] | None = None,
         latent_attention: Callable[..., object] | None = None,
+        *,
+        rotates_by_head: bool = False,
     ) -> None:
         """`attention` is the kernel for heads of keys, `latent_attention` that for latent rows.
 
-        NumPy computes attention where there is none.
+        NumPy computes attention where there is none. A kernel that `rotates_by_head` writes keys
+        and values where they are kept.
         """
         super().__init__()
         self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits
@@ -325,6 +387,7 @@ class PagedKVCache(SequenceState):
         self._with_heads = {layer for layer, kind in enumerate(kinds) if kind != MLA}
         rotate, extra = rotary
         self.rotary = _direct(rotate), extra
+        self._rotates_by_head = rotates_by_head
         self.attention, self.latent_attention = map(_direct, (attention, latent_attention))
         # Users' functions may have effects, so that their calls cannot be repeated.
         self._has_own_kernels = all(
@@ -333,21 +396,31 @@ class PagedKVCache(SequenceState):
         # The last page of each sequence, and that of its sinks, may be partly empty.
         count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
         self.pages = Pages(count, page_size)
-        self.layers: list[tuple[Array, Array]] = []
-        for kind in kinds:
-            if kind == MLA:
-                latent = self._tensor(1, self.d_qk)
-                self.layers.append((latent, latent[:, :, : self.d_v]))
-            else:
-                keys = self._tensor(self.kv_heads, self.d_qk)
-                self.layers.append((keys, self._tensor(self.kv_heads, self.d_v)))
+        count = len(self._with_heads)
+        self.keys, self.values = (self._tensor(count, self.kv_heads, d) for d in sizes)
+        self.latent = self._tensor(len(kinds) - count, 1, self.d_qk)
+        self._numbers = [kinds[:n].count(MLA) for n in range(len(kinds))]
+        self._numbers = [k if kinds[n] == MLA else n - k for n, k in enumerate(self._numbers)]
+        """The number of each layer among those of the same tensor."""
+        self._session: tuple[Forms, tuple[Numbers, ...], _Layers] | None = None
+        """The layers of the calls that were planned last."""
         self.sequences: dict[int, Sequence] = {}
         self._call = _NO_CALL
 
-    def _tensor(self, heads: int, size: int) -> Array:
-        tensor = np.zeros((heads, self.pages.count * self.pages.size, size), self.dtype)
-        self.pages.tensors.append(tensor)
+    def _tensor(self, layers: int, heads: int, size: int) -> Array:
+        """A tensor of all layers, whose views are made in less time than those of one for each."""
+        tensor = np.zeros((layers, heads, self.pages.count * self.pages.size, size), self.dtype)
+        if layers:
+            self.pages.tensors.append(tensor)
         return tensor
+
+    def memory(self, layer: int) -> tuple[Array, Array]:
+        """The keys and the values of a layer, (heads, slots, d)."""
+        number = self._numbers[layer]
+        if self.kinds[layer] == MLA:
+            latent = self.latent[number]
+            return latent, latent[:, :, : self.d_v]
+        return self.keys[number], self.values[number]
 
     @property
     def positions(self) -> Array:
@@ -420,7 +493,7 @@ class PagedKVCache(SequenceState):
             raise RuntimeCheckError(
                 f"sequence {seq_id} has {len(seq.slots)} tokens, {count} cannot be removed"
             )
-        self.pages.keep(seq, seq.slots[: len(seq.slots) - count])
+        self.pages.drop(seq, count)
         seq.position -= count
 
     def set_window(self, seq_id: int, window: int, sinks: int) -> None:
@@ -485,16 +558,15 @@ class PagedKVCache(SequenceState):
             seq.tree = own
             seq.position += length
             start += length
-        places = Sequence(slots=slots).places()
-        heads, kv_heads, d = self.heads, self.kv_heads, self.d_qk
-        q, k, v = (np.empty((start, n, d), self.dtype) for n in (heads, kv_heads, kv_heads))
+        heads, d = self.heads, self.d_qk
+        is_run = slots == [*range(slots[0], slots[0] + start)]
         self._change_call(
             _Call(
                 works,
                 np.array(positions, np.int32),
-                places[0] if len(places) == 1 else np.array(slots, np.int64),
-                ((start, heads + 2 * kv_heads, d), (start, heads, self.d_v)),
-                (q, k, v),
+                slice(slots[0], slots[0] + start) if is_run else np.array(slots, np.int64),
+                ((start, heads + 2 * self.kv_heads, d), (start, heads, self.d_v)),
+                np.empty((start, heads, d), self.dtype),
                 np.array([1]),
             )
         )
@@ -526,7 +598,7 @@ class PagedKVCache(SequenceState):
             before, new = seq.slots[:-count], seq.slots[-count:]
             for place, token in enumerate(reversed(path)):
                 for tensor in self.pages.tensors:
-                    tensor[:, new[place]] = tensor[:, new[token]]
+                    tensor[:, :, new[place]] = tensor[:, :, new[token]]
             self.pages.keep(seq, [*before, *new[: len(path)]])
             seq.position -= count - len(path)
             seq.tree = None
@@ -537,17 +609,17 @@ class PagedKVCache(SequenceState):
     def _layer(self, layer: int, *kinds: int) -> tuple[Array, Array]:
         """The keys and values of a layer, whose attention is of one of these kinds."""
         self.require_running()
-        if not 0 <= layer < len(self.layers):
+        if not 0 <= layer < len(self.kinds):
             raise RuntimeCheckError(
-                f"the cache has the layers 0 to {len(self.layers) - 1}, found {layer}"
+                f"the cache has the layers 0 to {len(self.kinds) - 1}, found {layer}"
             )
         if kinds and self.kinds[layer] not in kinds:
             kept = "latent rows" if self.kinds[layer] == MLA else "heads of keys and values"
             raise RuntimeCheckError(f"layer {layer} keeps {kept}")
-        return self.layers[layer]
+        return self.memory(layer)
 
     def _seen(self, layer: int, work: _Work, with_own: bool = True) -> Parts:
-        keys, values = self.layers[layer]
+        keys, values = self.memory(layer)
         places = work.places(self.kinds[layer] == MHA_SLIDING, with_own)
         if self.kinds[layer] == MLA:
             rows = [tokens_at(keys, place) for place in places]
@@ -578,73 +650,96 @@ class PagedKVCache(SequenceState):
             self._check("the result", out, self.heads, self.d_v, dtype=None)
         if sinks is not None:
             check_tensor("the tensor of sinks", sinks, (self.heads,), None)
-        steps = iter(self._steps(call, ((layer, scale),), qkv, out, sinks)[0])
-        for function in steps:
-            function(*next(steps))
+        run_steps(self._steps(call, self._layers([layer], [scale]), qkv, out, sinks), 0)
 
-    def planned(self, forms: Forms, calls: Iterable[Numbers]) -> Plan | None:
+    def planned(self, forms: Forms, calls: tuple[Numbers, ...]) -> Plan | None:
         """The plan of calls of `fused` without sinks, if they fit the call that has begun."""
+        known = self._session
+        if known is None or known[0] is not forms or known[1] is not calls:
+            layers = self._planned_layers(forms, calls)
+            if layers is None:
+                return None
+            known = self._session = forms, calls, layers
+        if self.running is None:
+            return None
         call = self._call
-        after_rows = [(self._dtype_name, shape[1:]) for shape in call.shapes]
-        is_known = self._has_own_kernels and self.running is not None and after_rows == [*forms]
-        if not is_known or {(len(each), type(each[0])) for each in calls} != {(2, int)}:
-            return None
-        layers = [(int(layer), float(scale)) for layer, scale in calls]
-        if not self._with_heads.issuperset([layer for layer, _ in layers]):
-            return None
         qkv, out = (np.empty(shape, self.dtype) for shape in call.shapes)
-        steps = tuple(self._steps(call, layers, qkv, out))
+        steps = tuple(self._steps(call, known[2], qkv, out))
         return Plan(call.valid, len(call.positions), (qkv, out), steps)
 
+    def _planned_layers(self, forms: Forms, calls: tuple[Numbers, ...]) -> _Layers | None:
+        """The layers of calls of `fused` that can be planned."""
+        shapes = (self.heads + 2 * self.kv_heads, self.d_qk), (self.heads, self.d_v)
+        is_known = self._has_own_kernels and [(self._dtype_name, x) for x in shapes] == [*forms]
+        if not is_known or {(len(each), type(each[0])) for each in calls} != {(2, int)}:
+            return None
+        layers, scales = [int(each[0]) for each in calls], [float(each[1]) for each in calls]
+        return self._layers(layers, scales) if self._with_heads.issuperset(layers) else None
+
+    def _layers(self, layers: list[int], scales: list[float]) -> _Layers:
+        return _Layers(
+            layers,
+            scales if len({*scales}) > 1 else scales[0],
+            [self._numbers[layer] for layer in layers],
+            [self.kinds[layer] == MHA_SLIDING for layer in layers],
+        )
+
     def _steps(
-        self,
-        call: _Call,
-        layers: Iterable[tuple[int, float]],
-        qkv: Array,
-        out: Array,
-        sinks: Array | None = None,
-    ) -> list[tuple[Any, ...]]:
-        """The functions that each layer calls, each with a tuple of arguments after it."""
-        (q, k, v), (rotate, extra) = call.rotated, self.rotary
+        self, call: _Call, calls: _Layers, qkv: Array, out: Array, sinks: Array | None = None
+    ) -> Iterator[Step]:
+        """The functions that each layer calls, with their arguments."""
+        yield from self._appending(call, calls, qkv)
+        yield call.appended.add, (calls.layers,)
+        kernel = self.attention if sinks is None else None
+        is_direct = kernel is None or (out.dtype == self.dtype and out.flags.c_contiguous)
+        found: Array = out if is_direct else np.empty(out.shape, self.dtype)
+        kinds = {slides: self._prepared(call, slides) for slides in {*calls.sliding}}
+        for number, work in enumerate(call.work):
+            known = {slides: prepared[number] for slides, prepared in kinds.items()}
+            if kernel is None or None in known.values():
+                result = found[work.rows]
+                yield self._attend, (calls.layers, work, calls.scale, call.q, result, sinks)
+                continue
+            arguments = {}
+            for slides, (rows, queries, tokens, seen, sums) in known.items():  # type: ignore[misc]
+                read = [calls.of_each(x[:, :, tokens]) for x in (self.keys, self.values)]
+                mixed = found[rows].reshape(*sums.shape, self.d_v)
+                arguments[slides] = queries, *read, seen, calls.scale, mixed, sums
+            yield kernel, calls.by_kind(arguments)
+        if found is not out:
+            yield setitem, (out, ..., found)
+
+    def _prepared(self, call: _Call, sliding: bool) -> list[Prepared | None]:
+        found = call.prepared.get(sliding)
+        if found is None:
+            queries = call.q.reshape(len(call.q), self.kv_heads, -1, self.d_qk)
+            found = call.prepared[sliding] = [w.prepared(queries, sliding) for w in call.work]
+        return found
+
+    def _appending(self, call: _Call, calls: _Layers, qkv: Array) -> Iterator[Step]:
+        """The functions that split heads, rotate them, and append keys and values."""
+        (rotate, extra), slots = self.rotary, call.slots
+        new: Any
         if rotate is None:
             first, end = self.heads, self.heads + self.kv_heads
-            split: tuple[Any, ...] = setitem, (q, ..., qkv[:, :first])
-            new = (
-                qkv[:, part].transpose(1, 0, 2) for part in (slice(first, end), slice(end, None))
-            )
-            new_keys, new_values = new
+            yield setitem, (call.q, ..., qkv[:, :first])
+            new = qkv[:, first:end], qkv[:, end:]
         else:
-            split = rotate, (np.ascontiguousarray(qkv), call.positions, q, k, v, extra)
-            new_keys, new_values = call.new
-        place, kernel = call.place, self.attention
-        has_kernel = sinks is None and kernel is not None
-        is_direct = not has_kernel or (out.dtype == self.dtype and out.flags.c_contiguous)
-        found: Array = out if is_direct else np.empty(out.shape, self.dtype)
-        mixed = found.reshape(len(q), self.kv_heads, -1, self.d_v) if has_kernel else found
-        every = []
-        for layer, scale in layers:
-            keys, values = self.layers[layer]
-            steps = [
-                *split, setitem, (keys, place, new_keys), setitem, (values, place, new_values),
-                call.appended.add, (layer,),
-            ]  # fmt: skip
-            sliding = self.kinds[layer] == MHA_SLIDING
-            prepared = call.prepared.get(sliding)
-            if prepared is None:
-                queries = grouped(q, keys)
-                prepared = [work.prepared(queries, sliding) for work in call.work]
-                call.prepared[sliding] = prepared
-            for work, own in zip(call.work, prepared, strict=True):
-                if own is None or not has_kernel:
-                    steps += self._attend, (layer, work, scale, q, found[work.rows], sinks)
-                else:
-                    rows, queries, tokens, visible, sums = own
-                    some = queries, keys[tokens], values[tokens], visible
-                    steps += kernel, (*some, scale, mixed[rows], sums)
-            if found is not out:
-                steps += setitem, (out, ..., found)
-            every.append(tuple(steps))
-        return every
+            by_head, rows, d = self._rotates_by_head, len(call.q), self.d_qk
+            in_place = by_head and isinstance(slots, slice) and d == self.d_v
+            if in_place:
+                parts = (x[:, :, slots].transpose(0, 2, 1, 3) for x in (self.keys, self.values))
+                new = tuple(map(calls.of_each, parts))
+            else:
+                shape = (self.kv_heads, rows, d) if by_head else (rows, self.kv_heads, d)
+                new = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
+                new = tuple(x.transpose(1, 0, 2) for x in new) if by_head else new
+            yield rotate, (np.ascontiguousarray(qkv), call.positions, call.q, *new, extra)
+            if in_place:
+                return
+        for tensor, x in zip((self.keys, self.values), new, strict=True):
+            place = slice(None), slots
+            yield setitem, (calls.of_each(tensor), place, x.transpose(1, 0, 2))
 
     def shared(self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array) -> None:
         """Attend to the cache of another layer, which appended the tokens of the call."""

@@ -15,7 +15,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.nn.core import Object, Tensor, current_builder
 from relaxpy.plugins.nn.llm.position_embedding import llama_rope_with_position_map
-from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows, heads_of_each
+from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows, heads_of_each, with_strides
 from relaxpy.support.entry import user_facing
 
 _BUILTIN = "vm.builtin.attention_kv_cache_"
@@ -354,7 +354,9 @@ class TIRPagedKVCache(PagedKVCache):
                 # Without rotation, the kernel only splits heads, whose size may be odd.
                 rotary_dim - rotary_dim % 2 if rope_mode == RopeMode.NONE else rotary_dim,
             )
-            split_rotary = current_builder().add_func(rotate, "tir_split_rotary")
+            # It writes keys and values where they are kept, by head.
+            by_head = dict.fromkeys("kv", (qk_head_dim, None, 1))
+            split_rotary = kernel("tir_split_rotary", with_strides(rotate, by_head))
             sizes = num_key_value_heads, group, qk_head_dim, v_head_dim
             func = attention_of_rows(*sizes, dtype, score_cap=score_cap)
             attention = kernel("attention_of_rows", func)

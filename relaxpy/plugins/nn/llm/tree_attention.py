@@ -154,8 +154,8 @@ def attention_of_rows(
     )
     lse = te.compute((rows, heads, group), lambda r, h, g: logs(h, r * group + g), name="lse")
     func: PrimFunc = create_prim_func([q, k, v, seen, scale, out, lse])
-    inner = {"k": (d, 1), "v": (pitch or dv, 1), "seen": (1,)}
-    return _with_strides(func, inner).without_attr("global_symbol")
+    strides = {"k": (None, d, 1), "v": (None, pitch or dv, 1), "seen": (None, 1)}
+    return with_strides(func, strides).without_attr("global_symbol")
 
 
 def _float32(value: Any) -> Any:
@@ -175,14 +175,14 @@ def _weights(scores: te.Tensor) -> tuple[te.Tensor, Callable[..., Any]]:
     return weights, lambda *at: top[at] + intrin.log2(total[at])
 
 
-def _with_strides(func: PrimFunc, inner: Mapping[str, Sequence[int]]) -> PrimFunc:
-    """The function with buffers whose first dimension has any stride, the others those given."""
+def with_strides(func: PrimFunc, strides: Mapping[str, Sequence[int | None]]) -> PrimFunc:
+    """The function with these strides of buffers by their names; a stride may be any if None."""
     buffers: dict[Buffer, Buffer] = {}
     for buffer in func.buffer_map.values():
-        if buffer.name in inner:
-            outer = tir.SizeVar(f"{buffer.name}_stride", "int64")
-            strides = [outer, *(ops.const(n, "int64") for n in inner[buffer.name])]
-            buffers[buffer] = decl_buffer(buffer.shape, buffer.dtype, buffer.name, strides=strides)
+        if buffer.name in strides:
+            any_stride = tir.SizeVar(f"{buffer.name}_stride", "int64")
+            given = [ops.const(n, "int64") if n else any_stride for n in strides[buffer.name]]
+            buffers[buffer] = decl_buffer(buffer.shape, buffer.dtype, buffer.name, strides=given)
     buffer_map = {param: buffers.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
     return replace(func, body=replace_buffers(func.body, buffers), buffer_map=buffer_map)
 
