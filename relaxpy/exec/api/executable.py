@@ -699,10 +699,10 @@ class Executable(CopiedByReference, StatefulCalls):
 
         The suffix decides: `.o`, `.a`, or `.so`, `.dylib` and `.dll`, which the C compiler of this
         machine links, or else that of the package `ziglang`. A `.wasm` has JavaScript that loads it
-        instead of a header, and one for engines without relaxed SIMD beside it. The symbols and the header are named
-        `name`, by default as the file. The code is for this kind of CPU, or for a `target` such as
-        `"linux-aarch64:generic"`. Constants are in the library, or in the file `weights`, which the
-        caller maps. `pool` adds a header with a pool of threads.
+        instead of a header, and one for engines without relaxed SIMD beside it. The symbols and the
+        header are named `name`, by default as the file. The code is for this kind of CPU, or for a
+        `target` such as `"linux-aarch64:generic"`. Constants are in the library, or in the file
+        `weights`, which the caller maps. `pool` adds a header with a pool of threads.
 
         Errors:
             CompileError: functions need Python, all of which are named; or there is no linker.

@@ -47,9 +47,7 @@ def export(
     suffix = out.suffix.lower()
     if suffix not in (*_FINISHERS, WEB_SUFFIX):
         known = ", ".join((*_FINISHERS, WEB_SUFFIX))
-        raise MisuseError(
-            f"the suffix {out.suffix!r} is not one of libraries: {known}", about=path
-        )
+        raise MisuseError(f"the suffix {out.suffix!r} is not one of libraries: {known}", about=path)
     native = Native.of_text(target) if isinstance(target, str) else target
     if native is not None and not isinstance(native, Native):
         raise MisuseError(
