@@ -260,23 +260,9 @@ def test_the_page_of_tasks_shows_programs_that_run(
     run("cc", "-std=c11", *WARNINGS, "main.c", "model.a", "-o", "main", folder=tmp_path)
     assert run(tmp_path / "main") == b"0.5 " * 6
     declaration, use = threads.split("\n\n")
-    assert declaration.split() == (
-        [
-            "void",
-            "parallel_for(void",
-            "*owner,",
-            "void",
-            "(*task)(void",
-            "*work,",
-            "int64_t",
-            "n,",
-            "int64_t",
-            "thread),",
-            "void",
-            "*work,",
-            "int64_t",
-            "tasks);",
-        ]
+    assert " ".join(declaration.split()) == (
+        "void parallel_for(void *owner, void (*task)(void *work, int64_t n, int64_t thread),"
+        " void *work, int64_t tasks);"
     )
     assert "inputs.weights" in mapped
     assert "inputs.threads" in use
