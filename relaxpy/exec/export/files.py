@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +42,7 @@ def export(
     name: str | None = None,
     weights: str | os.PathLike[str] | None = None,
     pool: bool = False,
+    extern: Sequence[str] = (),
 ) -> tuple[Path, ...]:
     """Write a program as a library: what `Executable.export` does. Errors: as for that."""
     out = Path(as_path(path))
@@ -61,7 +62,11 @@ def export(
     if name is not None and prefix != name:
         raise MisuseError(f"the name is an identifier of C, found {name!r:.60}", about=name)
     program = exported_program(
-        executable.program.module, machine, prefix, weights_inside=weights is None
+        executable.program.module,
+        machine,
+        prefix,
+        weights_inside=weights is None,
+        externs=[extern] if isinstance(extern, str) else extern,
     )
     if weights is None and program.weights_bytes > MOST_INSIDE:
         raise MisuseError(
@@ -178,7 +183,8 @@ def _shared(program: ExportedProgram, out: Path) -> bytes:
         if platform.system is not MACOS:
             options = ["-shared"]
         if platform.system.name == "linux":
-            options += [f"-Wl,-soname,{out.name}", "-Wl,-z,defs"]
+            options += [f"-Wl,-soname,{out.name}"]
+            options += [] if program.externs else ["-Wl,-z,defs"]
         command = [*linker(platform), *options, "-o", str(result), str(source)]
         with stage("linking"):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
