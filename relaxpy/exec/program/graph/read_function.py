@@ -40,6 +40,7 @@ from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.exec.runtime.registry import split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -337,7 +338,10 @@ class GraphReader:
 
     def _loop(self, name: rx.Var, call: rx.Call) -> Value:
         """The result of a local function with a recursive tail call."""
-        func = self._functions.pop(name)
+        func = self._functions[name]
+        if self._runs_once and not any(var is name for var in occurrences(func.body, rx.Var)):
+            return self._inlined(func, call)
+        del self._functions[name]
         initial = [self._tensor_of(arg) for arg in call.args]
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
         around, self._steps = self._steps, []
@@ -369,6 +373,18 @@ class GraphReader:
         iteration, self._steps = Region(self._steps, ()), around
         self._steps.append(Loop(states, initial, following, results, iteration))
         self._functions[name] = func
+        return value
+
+    def _inlined(self, func: rx.Function, call: rx.Call) -> Value:
+        """The result of a local function that does not call itself; its casts may fail."""
+        known = dict(self._known)
+        for param, arg in zip(func.params, call.args, strict=True):
+            value, sinfo = self._value(arg), param.struct_info
+            has_shape = isinstance(sinfo, rx.TensorStructInfo) and sinfo.shape is not None
+            self._values[param] = self._cast(value, sinfo) if has_shape else value  # type: ignore[arg-type]
+        value = self._body(func.body)
+        self._check_result(func, value)
+        self._known = known
         return value
 
     def _state(self, param: rx.Var, value: Tensor) -> Tensor:
