@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from typing_extensions import override
@@ -14,6 +14,7 @@ from typing_extensions import override
 from relaxpy import __version__
 from relaxpy.errors import CompileError
 from relaxpy.exec.api.lowered import dynamic_programs
+from relaxpy.exec.export.c_types import declaration
 from relaxpy.exec.export.cpu import emit_cpu, public_attributes
 from relaxpy.exec.export.entries import FunctionEmitter, emit_texts
 from relaxpy.exec.export.table import (
@@ -41,6 +42,7 @@ from relaxpy.exec.program.graph.program import (
     Branch,
     Check,
     Constant,
+    ExternCall,
     Graph,
     KernelCall,
     Loop,
@@ -81,15 +83,22 @@ _LONGEST_NAME: Final = 60
 
 
 def exported_program(
-    module: IRModule, machine: Machine, name: str, *, weights_inside: bool = True
+    module: IRModule,
+    machine: Machine,
+    name: str,
+    *,
+    weights_inside: bool = True,
+    externs: Sequence[str] = (),
 ) -> ExportedProgram:
     """The exported form of a module, after all passes, for a machine.
+
+    The packed functions `externs` are functions of C, which the caller defines.
 
     Errors:
         CompileError: a public function needs Python, or has no native form; all reasons are listed.
     """
     with generating_for(machine), LENIENT_TESTS.off(), OUTLINING.off(), PACKED_CALLS.off():
-        return _Exporter(prepared(module), name, weights_inside).program()
+        return _Exporter(prepared(module), name, weights_inside, externs).program()
 
 
 def prepared(module: IRModule) -> IRModule:
@@ -220,8 +229,9 @@ class ExportBackend(GraphBackend):
 
     runs_once = True
 
-    def __init__(self) -> None:
+    def __init__(self, externs: Sequence[str] = ()) -> None:
         super().__init__()
+        self.externs = externs
         machine = current()
         self.module = machine.module(is_exported=True)
         self.errors = self.failures = ErrorTable()
@@ -269,10 +279,13 @@ def _values(value: Value) -> Iterator[Value]:
 class _Exporter:
     """Makes the exported program of a module; as `Exported`, it is what emitted functions share."""
 
-    def __init__(self, module: IRModule, name: str, weights_inside: bool) -> None:
+    def __init__(
+        self, module: IRModule, name: str, weights_inside: bool, externs: Sequence[str]
+    ) -> None:
+        self._externs: dict[str, str] = {}
         self.source, self.name, self.weights_inside = module, name, weights_inside
-        programs = dynamic_programs(ExportBackend)
-        lowered = lower_module(module, ExportBackend, programs)
+        new_backend = partial(ExportBackend, externs)
+        lowered = lower_module(module, new_backend, dynamic_programs(new_backend))
         self.backend, self.lowered = cast("ExportBackend", lowered.backend), lowered
         self.constants: list[ExportedConstant] = []
         self._end = HEADER_BYTES
@@ -288,6 +301,12 @@ class _Exporter:
             return errors.add_text(f"assertion failed: {check.message}".removesuffix(": "))
         expected = ShortText().prim(check.expected, INT64)
         return errors.add_text(f"a size is expected to be {expected}, and is not")
+
+    def extern(self, step: ExternCall) -> tuple[str, int]:
+        """The symbol of a function of C, and the number of the error that it has failed."""
+        symbol = identifier(step.name)
+        self._externs[symbol] = declaration(symbol, step)
+        return symbol, self.backend.errors.add_text(f"{symbol} returned a status")
 
     def position(self, memory: Memory) -> int:
         """The position of a constant of the current graph."""
@@ -337,7 +356,7 @@ class _Exporter:
             header,
             self.weights_inside,
             self.backend.errors.entries,
-            {},
+            self._externs,
         )
 
     def _header(self) -> bytes:
@@ -417,7 +436,8 @@ class _Exporter:
         raise CompileError(
             f"{self.name} cannot be exported, since this needs Python or has no native form:"
             f"\n{listed}",
-            hint="relaxpy runs what is listed in Python, also from a file that `save` writes",
+            hint="`save` writes a file that runs it in Python; packed functions on tensors may be"
+            " given in C: export(..., extern=[name])",
         )
 
     def _problems(self) -> Iterator[tuple[str, str]]:
@@ -434,7 +454,11 @@ class _Exporter:
             if name in backend.read_functions:
                 found = True
                 continue
-            reasons = [f"it calls the packed function {n}" for n in _packed_functions(func)]
+            reasons = [
+                f"it calls the packed function {n}"
+                for n in _packed_functions(func)
+                if n not in backend.externs
+            ]
             reasons += [
                 f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name
             ]

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,6 +41,7 @@ def export(
     name: str | None = None,
     weights: str | os.PathLike[str] | None = None,
     pool: bool = False,
+    extern: Sequence[str] = (),
 ) -> tuple[Path, ...]:
     """Write a program as a library: what `Executable.export` does. Errors: as for that."""
     out = Path(as_path(path))
@@ -60,14 +61,22 @@ def export(
         raise MisuseError(f"the name is an identifier of C, found {name!r:.60}", about=name)
     module, beside = executable.program.module, None if weights is None else Path(as_path(weights))
     if suffix == WEB_SUFFIX:
-        files = web_files(module, out, machine, prefix, beside, pool=pool)
+        if pool or extern:
+            raise MisuseError("programs for WebAssembly have neither threads nor functions of C")
+        files = web_files(module, out, machine, prefix, beside)
         for file, content in files.items():
             _write(file, content)
         return tuple(files)
     machine = machine or exporting_machine()
     if machine.platform.system is WEB:
         raise MisuseError(f"a program for {machine.platform.name} ends in {WEB_SUFFIX}", about=path)
-    program = exported_program(module, machine, prefix, weights_inside=beside is None)
+    program = exported_program(
+        module,
+        machine,
+        prefix,
+        weights_inside=beside is None,
+        externs=[extern] if isinstance(extern, str) else extern,
+    )
     if weights is None and program.weights_bytes > MOST_INSIDE:
         raise MisuseError(
             f"the weights have {program.weights_bytes} bytes, and a library at most {MOST_INSIDE}",
@@ -161,7 +170,8 @@ def _shared(program: ExportedProgram, out: Path) -> bytes:
         if platform.system is not MACOS:
             options = ["-shared"]
         if platform.system.name == "linux":
-            options += [f"-Wl,-soname,{out.name}", "-Wl,-z,defs"]
+            options += [f"-Wl,-soname,{out.name}"]
+            options += [] if program.externs else ["-Wl,-z,defs"]
         command = [*linker(platform), *options, "-o", str(result), str(source)]
         with stage("linking"):
             done = subprocess.run(command, capture_output=True, text=True, check=False)

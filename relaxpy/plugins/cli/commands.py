@@ -181,6 +181,7 @@ def export(options: Namespace) -> int:
             name=options.name,
             weights=options.weights,
             pool=options.pool,
+            extern=options.extern,
         )
     for file in files:
         print(f"{file}: {file.stat().st_size} bytes")

@@ -260,26 +260,73 @@ def test_the_page_of_tasks_shows_programs_that_run(
     run("cc", "-std=c11", *WARNINGS, "main.c", "model.a", "-o", "main", folder=tmp_path)
     assert run(tmp_path / "main") == b"0.5 " * 6
     declaration, use = threads.split("\n\n")
-    assert declaration.split() == (
-        [
-            "void",
-            "parallel_for(void",
-            "*owner,",
-            "void",
-            "(*task)(void",
-            "*work,",
-            "int64_t",
-            "n,",
-            "int64_t",
-            "thread),",
-            "void",
-            "*work,",
-            "int64_t",
-            "tasks);",
-        ]
+    assert " ".join(declaration.split()) == (
+        "void parallel_for(void *owner, void (*task)(void *work, int64_t n, int64_t thread),"
+        " void *work, int64_t tasks);"
     )
     assert "inputs.weights" in mapped
     assert "inputs.threads" in use
+
+
+EXTERN = """
+@I.ir_module
+class Program:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "int64")):
+        n = T.int64()
+        a = R.exp(x)
+        b = R.call_dps_packed("test.scaled", (a, y), R.Tensor((n, 4), "float32"))
+        c = R.call_pure_packed("test.sum", b, sinfo_args=R.Tensor((n,), "float32"))
+        return (R.negative(b), c)
+"""
+GIVEN = """\
+#include <stdio.h>
+#include "model.h"
+int32_t test_scaled(const float *input0, const int64_t *input0_shape, const int64_t *input1,
+                    const int64_t *input1_shape, float *output0, const int64_t *output0_shape) {
+    if (input0_shape[0] != output0_shape[0] || input1_shape[0] != 4) return 1;
+    for (int64_t i = 0; i < 4 * input0_shape[0]; i++) output0[i] = input0[i] * (float)input1[i % 4];
+    return input0_shape[0] == 3 ? 77 : 0;
+}
+int32_t test_sum(const float *input0, const int64_t *input0_shape, float *output0,
+                 const int64_t *output0_shape) {
+    (void)output0_shape;
+    for (int64_t i = 0; i < input0_shape[0]; i++) {
+        output0[i] = 0;
+        for (int64_t j = 0; j < 4; j++) output0[i] += input0[4 * i + j];
+    }
+    return 0;
+}
+int main(void) {
+    static char workspace[65536];
+    float x[12], result[12], sums[3];
+    int64_t y[4] = {1, 2, 3, 4};
+    for (int i = 0; i < 12; i++) x[i] = 0;
+    model_main_inputs inputs = {.x = x, .y = y, .n = 2};
+    model_main_outputs outputs = {.result0 = result, .result1 = sums};
+    if (model_main(&inputs, &outputs, workspace)) return 1;
+    printf("%g %g ", (double)result[5], (double)result[7]);
+    printf("%g %g\\n", (double)sums[0], (double)sums[1]);
+    inputs.n = 3;
+    printf("%s", model_error(model_main(&inputs, &outputs, workspace)));
+    printf(", %d\\n", (int)outputs.failed_index);
+    return 0;
+}
+"""
+
+
+def test_packed_functions_are_given_in_c(tmp_path: Path) -> None:
+    executable = relaxpy.compile(from_source(HEAD + EXTERN), "native")
+    with pytest.raises(CompileError) as error:
+        executable.export(tmp_path / "model.a", extern=["test.sum"])
+    assert "the packed function test.scaled" in str(error.value)
+    assert "the packed function test.sum" not in str(error.value)
+    executable.export(tmp_path / "model.a", extern=["test.sum", "test.scaled"])
+    (tmp_path / "main.c").write_text(GIVEN)
+    options = ["cc", "-std=c11", *WARNINGS, *SANITIZERS]
+    run(*options, "main.c", "model.a", "-o", "main", folder=tmp_path)
+    found = run(tmp_path / "main").decode().splitlines()
+    assert found == ["-2 -4 10 10", "test_scaled returned a status, 77"]
 
 
 REFUSED = """

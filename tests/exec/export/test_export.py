@@ -82,6 +82,16 @@ def main(
         a = R.nn.softmax(R.multiply(x, R.sum(R.exp(x), axis=[1], keepdims=True)))
         y: R.Tensor((n, 4), "float32") = Program.main(a, R.subtract(i, R.const(1, "int64")))
     return y
+--- local functions that are called twice
+def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
+    @R.function
+    def shifted(a: R.Tensor(("k", 4), "float32")) -> R.Tensor(("k", 4), "float32"):
+        k = T.int64()
+        b = R.add(a, R.sum(x))
+        return R.exp(R.negative(R.abs(b)))
+    a = shifted(x)
+    b = shifted(y)
+    return (a, R.concat([b, a]), shifted(b))
 --- bfloat16
 def main(x: R.Tensor(("n", 40), "bfloat16"), w: R.Tensor((40, 24), "bfloat16")):
     return R.nn.gelu(R.matmul(x, w))

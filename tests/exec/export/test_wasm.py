@@ -235,8 +235,10 @@ def test_misuse_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         MisuseError, match=r"a \.wasm is for wasm32, found the target linux-aarch64"
     ):
         executable.export(path, target="linux-aarch64")
-    with pytest.raises(MisuseError, match="programs for WebAssembly have no threads"):
-        executable.export(path, pool=True)
+    options: dict[str, Any]
+    for options in ({"pool": True}, {"extern": ["f"]}):
+        with pytest.raises(MisuseError, match="have neither threads nor functions of C"):
+            executable.export(path, **options)
     with pytest.raises(MisuseError, match=r"a program for wasm32 ends in \.wasm"):
         executable.export(tmp_path / "model.so", target="wasm32")
     monkeypatch.setattr(web, "find_spec", lambda name: None)
