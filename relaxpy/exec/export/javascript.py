@@ -166,7 +166,7 @@ def declarations_of(program: ExportedProgram) -> str:
     """The types of TypeScript for the module of `javascript_of`."""
     lines = [f"// Written by relaxpy {__version__}: the types of {program.name}.js.", ""]
     lines += _DECLARED.splitlines()
-    entries: list[str] = []
+    entries: dict[str, str] = {}
     for function in program.functions:
         title = "".join(part[:1].upper() + part[1:] for part in function.symbol.split("_"))
         sizes = ", ".join(f"{name}: number" for name in function.sizes)
@@ -188,11 +188,11 @@ def declarations_of(program: ExportedProgram) -> str:
         lines += ["}"]
         views = "; ".join(f"readonly {t.name}: {_ARRAYS[t.dtype]}" for t in function.inputs)
         entry = f"Compiled<{title}Inputs, {title}Outputs, {{ {views} }}, {{ {sizes} }}>"
-        entries.append(f"    readonly {json.dumps(function.name)}: {entry};")
-        if function is program.functions[0]:
-            first = entry
+        entries[function.name] = entry
     lines += ["export interface Model {", *_MODEL.splitlines(), "  readonly functions: {"]
-    lines += [*entries, "  };", "  /** The first function. */", f"  readonly main: {first};"]
+    lines += [f"    readonly {json.dumps(name)}: {entry};" for name, entry in entries.items()]
+    first = next(iter(entries.values()))
+    lines += ["  };", "  /** The first function. */", f"  readonly main: {first};"]
     shortcuts = ("inputs", "outputs", "sizes", "resize", "run")
     lines += [f'  readonly {name}: Model["main"]["{name}"];' for name in shortcuts]
     return "\n".join([*lines, "}", ""])

@@ -82,6 +82,7 @@ def web_files(
     levels = [machine_of(platform, level) for level in WASM32.levels]
     builds: dict[str, Path] = {}
     files: dict[Path, bytes] = {}
+    program: ExportedProgram
     for each in [machine] if machine is not None else levels:
         program = exported_program(module, each, prefix, weights_inside=weights is None)
         if program.weights_bytes > MOST_WEIGHTS:
@@ -93,8 +94,9 @@ def web_files(
         builds[cpu] = out if not builds else out.with_suffix(f".{cpu}{WEB_SUFFIX}")
         files[builds[cpu]] = linked(program)
         if weights is not None:
-            files.setdefault(weights, bytes(program.weights()))
-    return files | scripts(program, builds, weights)
+            content = bytes(program.weights())
+            assert files.setdefault(weights, content) == content, "engines have the same packing"
+    return {**files, **scripts(program, builds, weights)}
 
 
 def cpu_of(machine: Machine) -> str:
