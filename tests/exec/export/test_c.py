@@ -14,7 +14,11 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import CompileError, MisuseError
+from relaxpy.exec.export.cpu import LEAVES, exporting_machine
+from relaxpy.exec.native.machine_code.machine import machine_of
+from relaxpy.plugins.cli.main import main
 from relaxpy.script import from_source
+from relaxpy.support.dataclass import replace
 from tests.exec.export.library import Library, StatusError
 from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, pytestmark
 from tests.exec.native import same_bits
@@ -192,6 +196,82 @@ def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_
     assert len(texts) == 5
     assert library.text(0) == "success"
     assert library.text(12345) == library.text(-12345) == "an unknown status"
+
+
+def test_code_for_other_cpus_of_this_kind(tmp_path: Path) -> None:
+    """Code of each level has the same bits where the CPU has it, and elsewhere a status."""
+    executable, own = network(), exporting_machine()
+    x = same_bits.numbers(37, 96)
+    expected = executable["main"](x)
+    levels = own.platform.architecture.levels
+    statuses = []
+    for number, level in enumerate(levels):
+        machine = machine_of(own.platform, level)
+        library = Library(executable, tmp_path, name=f"net{number}", machine=machine)
+        if all(map(own.has, levels[level])):
+            assert_same(library["main"](x), expected)
+            statuses.append(library.code[f"net{number}_cpu"]())
+        else:
+            assert library.code[f"net{number}_cpu"]() == -1
+    assert 0 in statuses
+    assert set(statuses) == {0}
+
+
+def test_a_cpu_that_lacks_instructions_gets_a_status(tmp_path: Path) -> None:
+    """Whatever the function that asks for a feature finds, code that needs others does not run."""
+    own, lacking = exporting_machine(), []
+    known = {f for bits in LEAVES.values() for f in bits.values()} if own.has("avx2") else set()
+    for feature in sorted(known):
+        if own.has(feature):
+            continue
+        lacking.append(feature)
+        machine = replace(own, features=f"{own.features},+{feature}")
+        library = Library(network(), tmp_path, name=f"net_{feature}", machine=machine)
+        call = library["main"]
+        out = np.full((2, 64), 7, "float32")
+        given, _ = call.prepared([same_bits.numbers(2, 96)])
+        outputs = call.outputs()
+        outputs.result = out.ctypes.data
+        memory = np.zeros(1 << 16, np.uint8)
+        arguments = ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(memory.ctypes.data)
+        for _ in range(2):  # the second call has the answer of the first one
+            assert call.run(*arguments) == -1
+        assert (out == 7).all()
+    if not lacking:
+        pytest.skip("this CPU has everything that code asks for")
+
+
+def test_programs_of_other_targets_and_from_files_are_exported(tmp_path: Path) -> None:
+    executable = network()
+    executable.save(tmp_path / "net.rxp")
+    loaded = relaxpy.load_executable(tmp_path / "net.rxp")
+    mod = from_source(HEAD + NETWORK)
+    x, weights = same_bits.numbers(5, 96), (same_bits.numbers(96, 160), same_bits.numbers(160, 64))
+    assert_same(Library(loaded, tmp_path, name="a")["main"](x), executable["main"](x))
+    expected = relaxpy.compile(mod, "native")["main"](x, *weights)
+    for target in ("numpy", "reference"):
+        other = relaxpy.compile(mod, target)
+        found = Library(other, tmp_path, name=f"from_{target}")["main"](x, *weights)
+        np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_command_line_writes_a_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(f"{HEAD}{NETWORK}")
+    out, weights = tmp_path / "out.so", tmp_path / "out.weights"
+    assert main(["export", str(model), "--dim", "n=3", "--pool", "-o", str(out)]) == 0
+    assert {"out.so", "out.h", "out_pool.h"} < {file.name for file in tmp_path.iterdir()}
+    assert "OUT_MAIN_WORKSPACE" in (tmp_path / "out.h").read_text()
+    words = ["export", str(model), "--for", "linux-aarch64:generic", "--name", "other"]
+    assert main([*words, "--weights", str(weights), "-o", str(tmp_path / "out.a")]) == 0
+    assert weights.exists()
+    assert "other_main" in (tmp_path / "other.h").read_text()
+    for wrong in (["-o", "out.xyz"], ["--for", "linux-vax", "-o", "out.a"]):
+        capsys.readouterr()
+        assert main(["export", str(model), *wrong]) == 2
+        assert "error" in capsys.readouterr().err
 
 
 ERRORS = """
