@@ -62,13 +62,14 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
-from relaxpy.ir.core.traverse import occurrences, rewrite
+from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import maximum
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
@@ -122,8 +123,31 @@ def prepared(module: IRModule) -> IRModule:
         }
         if not others.keys().isdisjoint(_callees(func)):
             func = inline_functions(func, others)
-        result[name] = _with_sizes(func)
+        result[name] = _with_dimensions(_with_sizes(func))
     return result
+
+
+def _with_dimensions(func: rx.Function) -> rx.Function:
+    """A function with variables for the dimensions of parameters of which only the rank is known.
+
+    The new function calls the old one, which is inlined, so that shapes are inferred again.
+    """
+    params = tuple(map(_with_shape, func.params))
+    if params == func.params:
+        return func
+    old = rx.GlobalVar("function")
+    call = rx.Call(old, params, struct_info=func.ret_struct_info)
+    result = rx.Var("result", func.ret_struct_info)
+    body = rx.SeqExpr([rx.BindingBlock([rx.VarBinding(result, call)])], result)
+    return inline_functions(replace(func, params=params, body=body), {old: func})
+
+
+def _with_shape(param: rx.Var) -> rx.Var:
+    sinfo, name = param.struct_info, param.name_hint
+    if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.shape is not None or sinfo.ndim < 0:
+        return param
+    shape = rx.ShapeExpr([tir.Var(f"{name}_dim{n}", INT64) for n in range(sinfo.ndim)])
+    return rx.Var(name, rx.TensorStructInfo(shape, sinfo.dtype), span=param.span)
 
 
 def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
@@ -168,11 +192,9 @@ def _callees(func: rx.Function) -> set[str]:
 
 
 def _recursive(graphs: Mapping[str, rx.Function]) -> set[str]:
-    """The names of functions that may call themselves."""
+    """The names of functions that may call themselves by way of others."""
     reached = {name: _callees(func) & graphs.keys() for name, func in graphs.items()}
-    for _ in graphs:
-        reached = {n: found.union(*(reached[c] for c in found)) for n, found in reached.items()}
-    return {name for name, found in reached.items() if name in found}
+    return {name for group in strongly_connected(reached) if len(group) > 1 for name in group}
 
 
 def _cpu(machine: Machine) -> str:

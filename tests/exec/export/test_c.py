@@ -418,7 +418,7 @@ class Program:
         z = R.call_packed("test.export.two", y, sinfo_args=R.Tensor((4,), "float32"))
         return z
     @R.function
-    def second(x: R.Tensor(ndim=2, dtype="float32")):
+    def second(x: R.Tensor(dtype="float32")):
         return R.add(x, x)
     @R.function(pure=False)
     def third(x: R.Tensor((4,), "float32")):
