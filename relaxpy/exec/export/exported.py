@@ -19,11 +19,13 @@ from relaxpy.exec.export.cpu import emit_cpu, public_attributes
 from relaxpy.exec.export.entries import FunctionEmitter, emit_texts
 from relaxpy.exec.export.table import (
     HEADER_BYTES,
+    SUFFIXES,
     ExportedConstant,
     ExportedFunction,
     ExportedProgram,
     ExportedTensor,
     raw_bytes,
+    shared_names,
 )
 from relaxpy.exec.machine.fast_paths import LENIENT_TESTS, OUTLINING, PACKED_CALLS
 from relaxpy.exec.machine.platforms import LINE_BYTES
@@ -359,7 +361,7 @@ class _Exporter:
             for constant in graph.constants:
                 self._position(constant)
         machine, header = current(), self._header()
-        module, taken = self.backend.module, set[str]()
+        module, taken = self.backend.module, set(shared_names(self.name))
         emit_cpu(module, self.name, machine)
         functions = [
             self._function(name, signature, taken, header)
@@ -396,7 +398,7 @@ class _Exporter:
         self, name: str, signature: Signature, taken: set[str], header: bytes
     ) -> ExportedFunction:
         graph = self._graph = self.backend.read_functions[name]
-        symbol = unique(f"{self.name}_{identifier(name)}", taken)
+        symbol = unique(f"{self.name}_{identifier(name)}", taken, SUFFIXES)
         fields = set(_RESERVED_FIELDS)
         sizes = {unique(identifier(var.name), fields): var for var in graph.variables}
         labels = [*_labels(signature)]
@@ -547,13 +549,13 @@ def identifier(text: str) -> str:
     return f"v{found}" if found[0].isdigit() else found
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """A name that is not taken, and is from here on."""
+def unique(name: str, taken: set[str], suffixes: Sequence[str] = ("",)) -> str:
+    """A name that is not taken with any of the suffixes, and is from here on."""
     found, count = name, 1
-    while found in taken:
+    while not taken.isdisjoint(found + suffix for suffix in suffixes):
         count += 1
         found = f"{name}_{count}"
-    taken.add(found)
+    taken.update(found + suffix for suffix in suffixes)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -30,6 +31,8 @@ from relaxpy.support.progress import stage
 if TYPE_CHECKING:
     from relaxpy.exec.api.executable import Executable
 
+MOST_SECONDS: Final = 1800
+"""The longest that a linker takes: that of ziglang first builds a C library for a system."""
 MOST_INSIDE: Final = 1 << 30
 """The most bytes of weights that are put into a library."""
 
@@ -51,6 +54,8 @@ def export(
             f"the suffix {out.suffix!r} is not one of libraries: {', '.join(_FINISHERS)}",
             about=path,
         )
+    if not out.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(out.parent))
     native = Native.of_text(target) if isinstance(target, str) else target
     if native is not None and not isinstance(native, Native):
         raise MisuseError(
@@ -186,8 +191,13 @@ def _shared(program: ExportedProgram, out: Path) -> bytes:
             options += [f"-Wl,-soname,{out.name}"]
             options += [] if program.externs else ["-Wl,-z,defs"]
         command = [*linker(platform), *options, "-o", str(result), str(source)]
-        with stage("linking"):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            with stage("linking"):
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+                )
+        except subprocess.TimeoutExpired:
+            raise CompileError(f"{command[0]} links for longer than {MOST_SECONDS} s") from None
         if done.returncode or not result.exists():
             raise CompileError(f"{command[0]} cannot link {out.name}: {done.stderr.strip()[:2000]}")
         return result.read_bytes()

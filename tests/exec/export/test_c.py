@@ -274,6 +274,22 @@ def test_the_command_line_writes_a_library(
         assert "error" in capsys.readouterr().err
 
 
+def test_functions_with_the_names_of_others_are_told_apart(tmp_path: Path) -> None:
+    names = ["error", "main", "main_workspace", "cpu", "pool_start", "threads", "int", "main_2"]
+    text = "".join(
+        f"    @R.function\n    def {name}(x: R.Tensor((3,), 'float32')):\n"
+        f"        return R.add(x, R.const({float(n)}, 'float32'))\n"
+        for n, name in enumerate(names)
+    )
+    executable = relaxpy.compile(from_source(f"{HEAD}@I.ir_module\nclass Program:\n{text}"))
+    library = Library(executable, tmp_path)
+    for n, name in enumerate(names):
+        assert_same(library[name](np.zeros(3, "float32")), np.full(3, n, "float32"))
+    header = executable.export(tmp_path / "model.o", pool=True)[2]
+    (tmp_path / "main.c").write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
+    run("cc", "-std=c11", *WARNINGS, "-fsyntax-only", "main.c", folder=tmp_path)
+
+
 ERRORS = """
 @I.ir_module
 class Program:
