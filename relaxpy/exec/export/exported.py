@@ -481,7 +481,7 @@ def _labels_in(name: str, sinfo: rx.StructInfo | None) -> Iterator[str]:
 def _tensor(
     tensor: Tensor, label: str, fields: set[str], *, written: bool = False
 ) -> ExportedTensor:
-    name = unique(identifier(label), fields)
+    name = unique(identifier(label), fields, ("", "_shape"))
     return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written)
 
 
@@ -496,7 +496,7 @@ def _outputs(
     """The tensors of the result; the first one of each memory has its own."""
     known = {memory: tensor.name for memory, tensor in inputs.items()}
     new: dict[Tensor, str] = {}
-    fields = set(_RESERVED_FIELDS)
+    fields = {*_RESERVED_FIELDS, *known.values()}  # a result is never named as an input
     for label, tensor in _named_results(graph, signature):
         found = _tensor(tensor, label, fields)
         if tensor in graph.region.results:

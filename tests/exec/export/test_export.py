@@ -51,7 +51,7 @@ PROGRAMS = sections("""
 --- elementwise of all sizes
 def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("m",), "float32")):
     return R.add(R.exp(R.sin(x)), R.log(R.abs(y)))
---- a tuple in and out
+--- a tuple in and out, and names of results
 def main(x: R.Tuple(R.Tensor(("n",), "float32"), R.Tensor((3, 4), "float64"))):
     a = R.tanh(x[0])
     b = R.sqrt(R.abs(x[1]))
