@@ -21,7 +21,7 @@ from relaxpy.exec.export.cpu import exporting_machine
 from relaxpy.exec.export.exported import exported_program, identifier
 from relaxpy.exec.export.table import ExportedProgram
 from relaxpy.exec.export.thread_pool import pool_of
-from relaxpy.exec.machine.platforms import MACOS, WINDOWS, Platform
+from relaxpy.exec.machine.platforms import LINUX, MACOS, WINDOWS, Platform
 from relaxpy.exec.machine.process import own_platform
 from relaxpy.exec.native.machine_code.objects import emitted_object
 from relaxpy.exec.store.container import as_path
@@ -175,7 +175,7 @@ def symbols(program: ExportedProgram) -> list[str]:
 def _shared(program: ExportedProgram, out: Path) -> bytes:
     """A shared library, which a C compiler or zig links."""
     platform = program.machine.platform
-    expected = _SHARED_OF.get(platform.system.name, ".so")
+    expected = platform.system.library
     if out.suffix.lower() != expected:
         raise MisuseError(
             f"a shared library for {platform.name} ends in {expected}, found {out.name!r:.60}",
@@ -187,7 +187,7 @@ def _shared(program: ExportedProgram, out: Path) -> bytes:
         options = ["-dynamiclib", f"-Wl,-install_name,@rpath/{out.name}"]
         if platform.system is not MACOS:
             options = ["-shared"]
-        if platform.system.name == "linux":
+        if platform.system is LINUX:
             options += [f"-Wl,-soname,{out.name}"]
             options += [] if program.externs else ["-Wl,-z,defs"]
         command = [*linker(platform), *options, "-o", str(result), str(source)]
@@ -225,13 +225,12 @@ def linker(platform: Platform) -> list[str]:
     )
 
 
-_SHARED_OF: Final = {"linux": ".so", MACOS.name: ".dylib", WINDOWS.name: ".dll"}
-_SHARED: Final = frozenset(_SHARED_OF.values())
+_SHARED: Final = tuple(system.library for system in (LINUX, MACOS, WINDOWS))
 _FINISHERS: Final[Mapping[str, Callable[[ExportedProgram, Path], bytes]]] = {
     ".o": _object,
     ".obj": _object,
     ".a": _archive,
     ".lib": _archive,
-    **dict.fromkeys(_SHARED_OF.values(), _shared),
+    **dict.fromkeys(_SHARED, _shared),
 }
 """How a program is finished, by the suffix of the file."""
