@@ -425,6 +425,30 @@ def test_packed_functions_are_given_in_c(tmp_path: Path) -> None:
     assert found == ["-2 -4 10 10", "test_scaled returned a status, 77"]
 
 
+@pytest.mark.skipif(shutil.which("rustc") is None, reason="there is no compiler of Rust")
+def test_the_page_of_tasks_shows_a_program_in_rust(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "export-a-model.md").read_text(encoding="utf-8")
+    [rust] = re.findall(r"^```rust\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    [command] = re.findall(r"`(rustc [^`]+)`", page)
+    mod = from_source(HEAD + PAGE)
+    weights = {"w": np.ones((4, 2), "float32")}
+    executable = relaxpy.compile(relax.transform.BindParams("main", weights)(mod), "native")
+    executable.export(tmp_path / "libmodel.a", name="model")
+    (tmp_path / "main.rs").write_text(rust)
+    run(*command.split(), folder=tmp_path)
+    assert run(tmp_path / "main") == b"success [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]\n"
+
+
+PAGE = """
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor(("batch", 4), "float32"), w: R.Tensor((4, 2), "float32")):
+        with R.dataflow():
+            y = R.nn.softmax(R.matmul(x, w))
+            R.output(y)
+        return y
+"""
 REFUSED = """
 @I.ir_module
 class Program:
