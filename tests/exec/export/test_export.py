@@ -96,6 +96,30 @@ def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
 def main(x: R.Tensor(ndim=2, dtype="float32"), y: R.Tensor(ndim=2, dtype="float32")):
     a = R.nn.softmax(R.exp(x))
     return (R.sum(a, axis=[0]), R.permute_dims(y), R.add(a, a))
+--- parameters and constants as results
+def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((), "int64")):
+    return (x, R.const([1.5, 2.5], "float32"), y, R.add(y, y), x)
+--- tensors without elements
+def main(x: R.Tensor((0, 4), "float32"), y: R.Tensor(("n", 0), "int8")):
+    return (R.exp(x), R.sum(x), R.add(y, y), R.sum(x, axis=[0]))
+--- one result twice
+def main(x: R.Tensor(("n",), "float32")):
+    y = R.exp(x)
+    return (y, R.negative(y), y)
+--- float64 and large integers
+def main(x: R.Tensor(("n",), "float64"), y: R.Tensor(("n",), "uint64")):
+    return (R.sqrt(R.abs(x)), R.add(y, R.const(1 << 40, "uint64")), R.cos(R.multiply(x, x)))
+--- convolutions and pools
+def main(x: R.Tensor(("n", 3, 17, 15), "float32"), w: R.Tensor((8, 3, 3, 3), "float32")):
+    a = R.nn.relu(R.nn.conv2d(x, w, padding=(1, 1)))
+    return R.nn.avg_pool2d(R.nn.max_pool2d(a, (2, 2), (2, 2)), (2, 2))
+--- attention over symbolic lengths
+def main(q: R.Tensor((1, "n", 2, 16), "float32"), k: R.Tensor((1, "m", 2, 16), "float32")):
+    return R.nn.attention(q, k, k)
+--- quantized weights
+def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 48), "int8")):
+    s = R.const(0.03, "float32")
+    return R.matmul(x, R.multiply(R.astype(w, "float32"), s))
 --- bfloat16
 def main(x: R.Tensor(("n", 40), "bfloat16"), w: R.Tensor((40, 24), "bfloat16")):
     return R.nn.gelu(R.matmul(x, w))
