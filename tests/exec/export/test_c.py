@@ -439,6 +439,45 @@ def test_the_page_of_tasks_shows_a_program_in_rust(tmp_path: Path) -> None:
     assert run(tmp_path / "main") == b"success [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]\n"
 
 
+CHOSEN = """
+@I.ir_module
+class Program:
+    @T.prim_func(private=True)
+    def chosen(A: T.Buffer((4, 3), "float32"), I: T.Buffer((4, 3), "float32"),
+               B: T.Buffer((4, 3), "float32")):
+        C = T.alloc_buffer((4, 3), "float32")
+        for i, j in T.grid(4, 3):
+            with T.block("signs"):
+                v, w = T.axis.remap("SS", [i, j])
+                C[v, w] = T.cos(I[v, w])
+        for i, j in T.grid(4, 3):
+            with T.block("chosen"):
+                v, w = T.axis.remap("SS", [i, j])
+                B[v, w] = T.if_then_else(
+                    C[v, w] > T.float32(0.7), A[v, T.Cast("int64", I[v, w])], T.float32(0)
+                )
+    @R.function
+    def main(x: R.Tensor((4, 3), "float32"), i: R.Tensor((4, 3), "float32")):
+        return R.call_tir(Program.chosen, (x, i), R.Tensor((4, 3), "float32"))
+"""
+
+
+def test_an_index_that_is_not_used_is_not_tested(tmp_path: Path) -> None:
+    """Native code tests without conditions that a kernel computes, as NumPy decides where it fails.
+
+    Nothing decides for a library, which tests with them.
+    """
+    executable = relaxpy.compile(from_source(HEAD + CHOSEN), "native")
+    call = Library(executable, tmp_path)["main"]
+    x, i = same_bits.numbers(4, 3), np.full((4, 3), 5, "float32")  # the cosine of 5 is 0.28
+    i[2] = 0.2
+    assert_same(call(x, i), executable["main"](x, i))
+    i[3, 1] = 12.5  # whose cosine is 0.998
+    with pytest.raises(StatusError, match="chosen: an index is outside dimension 1 of buffer A"):
+        call(x, i)
+    assert call.failed == (12, 3)
+
+
 PAGE = """
 @I.ir_module
 class Model:
