@@ -304,11 +304,7 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "benchmark time timeit",
         "ex.profile(x) times each kernel, and ex.time_evaluator('main')(x) the function",
     ),
-    (
-        "Executable",
-        "to_onnx export",
-        "ex.save(path) writes a file that relaxpy.load_executable reads",
-    ),
+    ("Executable", "to_onnx", "ex.save(path) writes a file that relaxpy.load_executable reads"),
     ("Executable", "get_inputs input_names input_shapes", "ex.inputs lists the inputs"),
     ("Executable", "output_names output_shapes", "ex.outputs lists the outputs"),
 )
