@@ -341,11 +341,7 @@ EXPECTED: tuple[tuple[str, str, str], ...] = (
         "benchmark time timeit",
         "ex.profile(x) times each kernel, and ex.time_evaluator('main')(x) the function",
     ),
-    (
-        "Executable",
-        "to_onnx export",
-        "ex.save(path) writes a file that relaxpy.load_executable reads",
-    ),
+    ("Executable", "to_onnx", "ex.save(path) writes a file that relaxpy.load_executable reads"),
     (
         "Executable",
         "get_inputs input_names input_shapes shapes dtype signature",

@@ -69,7 +69,7 @@ class Native:
         cpu = rest[: len(rest) - strict]
         if not platform or len(cpu) > 1 or "" in cpu:
             raise unexpected(text, "expected a system, or a system:cpu", hint="write `native`")
-        return cls("" if platform == "native" else platform, *cpu, strict=strict)
+        return cls("" if platform == "native" else platform, "".join(cpu), strict)
 
     def machine_or_host(self) -> Machine | None:
         """The machine that code is generated for; None for the host.

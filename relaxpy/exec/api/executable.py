@@ -707,15 +707,18 @@ class Executable(CopiedByReference, StatefulCalls):
         name: str | None = None,
         weights: str | PathLike[str] | None = None,
         pool: bool = False,
+        extern: Sequence[str] = (),
     ) -> tuple[Path, ...]:
         """Write the program as a library for C, without Python, with its header; return the files.
 
         The suffix decides: `.o`, `.a`, or `.so`, `.dylib` and `.dll`, which the C compiler of this
         machine links, or else that of the package `ziglang`. A `.wasm` has JavaScript that loads it
-        instead of a header, and one for engines without relaxed SIMD beside it. The symbols and the header are named
-        `name`, by default as the file. The code is for this kind of CPU, or for a `target` such as
-        `"linux-aarch64:generic"`. Constants are in the library, or in the file `weights`, which the
-        caller maps. `pool` adds a header with a pool of threads.
+        instead of a header, and one for engines without relaxed SIMD beside it. The symbols and the
+        header are named `name`, by default as the file. The code is for this kind of CPU, or for a
+        `target` such as `"linux-aarch64:generic"`. Constants are in the library, or in the file
+        `weights`, which the caller maps. `pool` adds a header with a pool of threads.
+        The packed functions that `extern` names are functions of C, which the caller defines; the
+        header declares them.
 
         Errors:
             CompileError: functions need Python, all of which are named; or there is no linker.
@@ -724,7 +727,13 @@ class Executable(CopiedByReference, StatefulCalls):
             OSError: a file cannot be written.
         """
         found: tuple[Path, ...] = hooks.call(
-            "export", self, path, target=target, name=name, weights=weights, pool=pool
+            "export",
+            *(self, path),
+            target=target,
+            name=name,
+            weights=weights,
+            pool=pool,
+            extern=extern,
         )
         return found
 

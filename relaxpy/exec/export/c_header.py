@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import Final
 
+from relaxpy.exec.export.c_types import c_type
 from relaxpy.exec.export.table import MISUSE, ExportedFunction, ExportedProgram, ExportedTensor
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-
-_TYPES: Final = {"float32": "float", "float64": "double", "bool": "uint8_t"}
-"""The types of C for elements; those of other floats are the integers of as many bits."""
 
 
 def header_of(program: ExportedProgram) -> str:
@@ -70,7 +67,8 @@ def header_of(program: ExportedProgram) -> str:
     for function in program.functions:
         lines += _function(program, function)
     for declaration in program.externs.values():
-        lines += [*_comment(["You define this function: the program calls it."]), declaration, ""]
+        yours = "Your function, which the program calls: 0, or a status that ends the call."
+        lines += [*_comment([yours]), declaration, ""]
     lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {guard} */", ""]
     return "\n".join(lines)
 
@@ -154,14 +152,6 @@ def _about(tensor: ExportedTensor) -> str:
 def written(size: PrimExpr) -> str:
     """A size as the program writes it."""
     return safe(ShortText().prim(size, INT64).replace("T.max", "max").replace("T.min", "min"))
-
-
-def c_type(dtype: str) -> str:
-    """The type of the elements of a tensor in C."""
-    bits = "".join(c for c in dtype.partition("_")[0] if c.isdigit())
-    bits = "8" if dtype.startswith("float8") else bits.removeprefix("")
-    is_integer = dtype.startswith(("int", "uint"))
-    return _TYPES.get(dtype) or (f"{dtype}_t" if is_integer else f"uint{bits}_t")
 
 
 def safe(text: str) -> str:

@@ -17,7 +17,7 @@ from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, machine_of
 from relaxpy.support.dataclass import replace
 
-_LEAVES: Final[Mapping[tuple[int, int, int], Mapping[int, str]]] = {
+LEAVES: Final[Mapping[tuple[int, int, int], Mapping[int, str]]] = {
     (1, 0, 2): {12: "fma", 22: "movbe", 23: "popcnt", 29: "f16c"},
     (7, 0, 1): {
         3: "bmi",
@@ -51,7 +51,7 @@ def exporting_machine() -> Machine:
         CompileError: native code is not generated for it.
     """
     own = host()
-    known = {feature for bits in _LEAVES.values() for feature in bits.values()}
+    known = {feature for bits in LEAVES.values() for feature in bits.values()}
     known |= {feature for bits in CAPABILITIES.values() for feature in bits.values()}
     levels = own.platform.architecture.levels
     best = [name for name, needed in levels.items() if all(map(own.has, needed))]
@@ -132,7 +132,7 @@ def _tests_of_x86(f: Function, needed: set[str]) -> Iterator[Value]:
     most, more = asked(0, 0, 0), asked(0x80000000, 0, 0)
     yield f.cast("zext", f.compare("uge", most, 7), "i32")
     yield f.cast("zext", f.compare("uge", more, 0x80000001 - (1 << 32)), "i32")
-    for place, bits in _LEAVES.items():
+    for place, bits in LEAVES.items():
         mask = sum(1 << bit for bit, feature in bits.items() if feature in needed)
         if mask:
             yield _all_of(f, asked(*place), mask - ((mask >> 31) << 32))

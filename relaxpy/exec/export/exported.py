@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from typing_extensions import override
@@ -14,15 +14,19 @@ from typing_extensions import override
 from relaxpy import __version__
 from relaxpy.errors import CompileError
 from relaxpy.exec.api.lowered import dynamic_programs
+from relaxpy.exec.export.c_types import declaration
 from relaxpy.exec.export.cpu import emit_cpu, public_attributes
 from relaxpy.exec.export.entries import FunctionEmitter, emit_texts
+from relaxpy.exec.export.prepare import prepared
 from relaxpy.exec.export.table import (
     HEADER_BYTES,
+    SUFFIXES,
     ExportedConstant,
     ExportedFunction,
     ExportedProgram,
     ExportedTensor,
     raw_bytes,
+    shared_names,
 )
 from relaxpy.exec.machine.fast_paths import LENIENT_TESTS, OUTLINING, PACKED_CALLS
 from relaxpy.exec.machine.platforms import LINE_BYTES
@@ -41,6 +45,7 @@ from relaxpy.exec.program.graph.program import (
     Branch,
     Check,
     Constant,
+    ExternCall,
     Graph,
     KernelCall,
     Loop,
@@ -58,13 +63,10 @@ from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.node import EMPTY_ATTRS, Node
-from relaxpy.ir.core.traverse import occurrences, rewrite
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.rewrite.bind import inline_functions
-from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.ops import maximum
 from relaxpy.ir.tir.prim_func import PrimFunc
@@ -81,88 +83,22 @@ _LONGEST_NAME: Final = 60
 
 
 def exported_program(
-    module: IRModule, machine: Machine, name: str, *, weights_inside: bool = True
+    module: IRModule,
+    machine: Machine,
+    name: str,
+    *,
+    weights_inside: bool = True,
+    externs: Sequence[str] = (),
 ) -> ExportedProgram:
     """The exported form of a module, after all passes, for a machine.
+
+    The packed functions `externs` are functions of C, which the caller defines.
 
     Errors:
         CompileError: a public function needs Python, or has no native form; all reasons are listed.
     """
     with generating_for(machine), LENIENT_TESTS.off(), OUTLINING.off(), PACKED_CALLS.off():
-        return _Exporter(prepared(module), name, weights_inside).program()
-
-
-def prepared(module: IRModule) -> IRModule:
-    """The public functions of a module in a form that has no calls of Relax functions.
-
-    The bodies of others are in them; a function that calls itself has a local one that does, which
-    is a loop if it does so last; and shapes that are parameters are written as their sizes.
-    """
-    functions = module.functions_by_name
-    graphs = {n: f for n, f in functions.items() if isinstance(f, rx.Function)}
-    table = {n: _with_local_calls(n, f) if n in _callees(f) else f for n, f in graphs.items()}
-    mutual = _recursive(table)
-    result = module.clone()
-    for name, func in table.items():
-        if "global_symbol" not in func.attrs:
-            del result[name]
-            continue
-        others: dict[rx.GlobalVar | str, rx.Function] = {
-            n: f for n, f in table.items() if n != name and n not in mutual
-        }
-        if not others.keys().isdisjoint(_callees(func)):
-            func = inline_functions(func, others)
-        result[name] = _with_sizes(func)
-    return result
-
-
-def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
-    """A function whose calls of itself are calls of a local function with the same body."""
-    local = rx.Var(name, func.struct_info)
-
-    def rule(node: Node) -> Node | None:
-        return local if isinstance(node, rx.GlobalVar) and node.name_hint == name else None
-
-    inner = replace(func, body=_rewritten(func.body, rule), attrs=EMPTY_ATTRS)
-    params = tuple(rx.Var(p.name_hint, p.struct_info, span=p.span) for p in func.params)
-    call = rx.Call(local, params, struct_info=func.ret_struct_info)
-    result = rx.Var("result", func.ret_struct_info)
-    block = rx.BindingBlock([rx.VarBinding(local, inner), rx.VarBinding(result, call)])
-    return replace(func, params=params, body=rx.SeqExpr([block], result))
-
-
-def _with_sizes(func: rx.Function) -> rx.Function:
-    """A function that writes the sizes of a shape instead of a parameter that is one."""
-    shapes = {
-        param: rx.ShapeExpr(sinfo.values)
-        for param in func.params
-        if isinstance(sinfo := param.struct_info, rx.ShapeStructInfo) and sinfo.values is not None
-    }
-    if not shapes:
-        return func
-
-    def rule(node: Node) -> Node | None:
-        return shapes.get(node) if isinstance(node, rx.Var) else None
-
-    changed = replace(func, body=_rewritten(func.body, rule))
-    return PyExprMutator().builder_.normalize_function(changed)
-
-
-def _rewritten(body: rx.SeqExpr, rule: Callable[[Node], Node | None]) -> rx.SeqExpr:
-    return cast("rx.SeqExpr", rewrite(body, rule))
-
-
-def _callees(func: rx.Function) -> set[str]:
-    calls = occurrences(func.body, rx.Call)
-    return {call.op.name_hint for call in calls if isinstance(call.op, rx.GlobalVar)}
-
-
-def _recursive(graphs: Mapping[str, rx.Function]) -> set[str]:
-    """The names of functions that may call themselves."""
-    reached = {name: _callees(func) & graphs.keys() for name, func in graphs.items()}
-    for _ in graphs:
-        reached = {n: found.union(*(reached[c] for c in found)) for n, found in reached.items()}
-    return {name for name, found in reached.items() if name in found}
+        return _Exporter(prepared(module), name, weights_inside, externs).program()
 
 
 def _cpu(machine: Machine) -> str:
@@ -220,8 +156,9 @@ class ExportBackend(GraphBackend):
 
     runs_once = True
 
-    def __init__(self) -> None:
+    def __init__(self, externs: Sequence[str] = ()) -> None:
         super().__init__()
+        self.externs = externs
         machine = current()
         self.module = machine.module(is_exported=True)
         self.errors = self.failures = ErrorTable()
@@ -269,10 +206,13 @@ def _values(value: Value) -> Iterator[Value]:
 class _Exporter:
     """Makes the exported program of a module; as `Exported`, it is what emitted functions share."""
 
-    def __init__(self, module: IRModule, name: str, weights_inside: bool) -> None:
+    def __init__(
+        self, module: IRModule, name: str, weights_inside: bool, externs: Sequence[str]
+    ) -> None:
+        self._externs: dict[str, str] = {}
         self.source, self.name, self.weights_inside = module, name, weights_inside
-        programs = dynamic_programs(ExportBackend)
-        lowered = lower_module(module, ExportBackend, programs)
+        new_backend = partial(ExportBackend, externs)
+        lowered = lower_module(module, new_backend, dynamic_programs(new_backend))
         self.backend, self.lowered = cast("ExportBackend", lowered.backend), lowered
         self.constants: list[ExportedConstant] = []
         self._end = HEADER_BYTES
@@ -288,6 +228,12 @@ class _Exporter:
             return errors.add_text(f"assertion failed: {check.message}".removesuffix(": "))
         expected = ShortText().prim(check.expected, INT64)
         return errors.add_text(f"a size is expected to be {expected}, and is not")
+
+    def extern(self, step: ExternCall) -> tuple[str, int]:
+        """The symbol of a function of C, and the number of the error that it has failed."""
+        symbol = identifier(step.name)
+        self._externs[symbol] = declaration(symbol, step)
+        return symbol, self.backend.errors.add_text(f"{symbol} returned a status")
 
     def position(self, memory: Memory) -> int:
         """The position of a constant of the current graph."""
@@ -315,7 +261,7 @@ class _Exporter:
             for constant in graph.constants:
                 self._position(constant)
         machine, header = current(), self._header()
-        module, taken = self.backend.module, set[str]()
+        module, taken = self.backend.module, set(shared_names(self.name))
         emit_cpu(module, self.name, machine)
         functions = [
             self._function(name, signature, taken, header)
@@ -337,7 +283,7 @@ class _Exporter:
             header,
             self.weights_inside,
             self.backend.errors.entries,
-            {},
+            self._externs,
         )
 
     def _header(self) -> bytes:
@@ -352,7 +298,7 @@ class _Exporter:
         self, name: str, signature: Signature, taken: set[str], header: bytes
     ) -> ExportedFunction:
         graph = self._graph = self.backend.read_functions[name]
-        symbol = unique(f"{self.name}_{identifier(name)}", taken)
+        symbol = unique(f"{self.name}_{identifier(name)}", taken, SUFFIXES)
         fields = set(_RESERVED_FIELDS)
         sizes = {unique(identifier(var.name), fields): var for var in graph.variables}
         labels = [*_labels(signature)]
@@ -417,7 +363,8 @@ class _Exporter:
         raise CompileError(
             f"{self.name} cannot be exported, since this needs Python or has no native form:"
             f"\n{listed}",
-            hint="relaxpy runs what is listed in Python, also from a file that `save` writes",
+            hint="`save` writes a file that runs it in Python; packed functions on tensors may be"
+            " given in C: export(..., extern=[name])",
         )
 
     def _problems(self) -> Iterator[tuple[str, str]]:
@@ -434,7 +381,11 @@ class _Exporter:
             if name in backend.read_functions:
                 found = True
                 continue
-            reasons = [f"it calls the packed function {n}" for n in _packed_functions(func)]
+            reasons = [
+                f"it calls the packed function {n}"
+                for n in _packed_functions(func)
+                if n not in backend.externs
+            ]
             reasons += [
                 f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name
             ]
@@ -495,13 +446,13 @@ def identifier(text: str) -> str:
     return f"v{found}" if found[0].isdigit() else found
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """A name that is not taken, and is from here on."""
+def unique(name: str, taken: set[str], suffixes: Sequence[str] = ("",)) -> str:
+    """A name that is not taken with any of the suffixes, and is from here on."""
     found, count = name, 1
-    while found in taken:
+    while not taken.isdisjoint(found + suffix for suffix in suffixes):
         count += 1
         found = f"{name}_{count}"
-    taken.add(found)
+    taken.update(found + suffix for suffix in suffixes)
     return found
 
 
@@ -524,7 +475,7 @@ def _labels_in(name: str, sinfo: rx.StructInfo | None) -> Iterator[str]:
 def _tensor(
     tensor: Tensor, label: str, fields: set[str], *, written: bool = False
 ) -> ExportedTensor:
-    name = unique(identifier(label), fields)
+    name = unique(identifier(label), fields, ("", "_shape"))
     return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written)
 
 
@@ -539,7 +490,7 @@ def _outputs(
     """The tensors of the result; the first one of each memory has its own."""
     known = {memory: tensor.name for memory, tensor in inputs.items()}
     new: dict[Tensor, str] = {}
-    fields = set(_RESERVED_FIELDS)
+    fields = {*_RESERVED_FIELDS, *known.values()}  # a result is never named as an input
     for label, tensor in _named_results(graph, signature):
         found = _tensor(tensor, label, fields)
         if tensor in graph.region.results:

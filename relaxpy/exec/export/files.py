@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,7 @@ from relaxpy.exec.export.object_file import object_of
 from relaxpy.exec.export.table import ExportedProgram
 from relaxpy.exec.export.thread_pool import pool_of
 from relaxpy.exec.export.web import WEB_SUFFIX, web_files
-from relaxpy.exec.machine.platforms import MACOS, WEB, WINDOWS, Platform
+from relaxpy.exec.machine.platforms import LINUX, MACOS, WEB, WINDOWS, Platform
 from relaxpy.exec.machine.process import own_platform
 from relaxpy.exec.store.container import as_path
 from relaxpy.support.progress import stage
@@ -29,6 +30,8 @@ from relaxpy.support.progress import stage
 if TYPE_CHECKING:
     from relaxpy.exec.api.executable import Executable
 
+MOST_SECONDS: Final = 1800
+"""The longest that a linker takes: that of ziglang first builds a C library for a system."""
 MOST_INSIDE: Final = 1 << 30
 """The most bytes of weights that are put into a library."""
 
@@ -41,15 +44,16 @@ def export(
     name: str | None = None,
     weights: str | os.PathLike[str] | None = None,
     pool: bool = False,
+    extern: Sequence[str] = (),
 ) -> tuple[Path, ...]:
     """Write a program as a library: what `Executable.export` does. Errors: as for that."""
     out = Path(as_path(path))
     suffix = out.suffix.lower()
     if suffix not in (*_FINISHERS, WEB_SUFFIX):
         known = ", ".join((*_FINISHERS, WEB_SUFFIX))
-        raise MisuseError(
-            f"the suffix {out.suffix!r} is not one of libraries: {known}", about=path
-        )
+        raise MisuseError(f"the suffix {out.suffix!r} is not one of libraries: {known}", about=path)
+    if not out.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(out.parent))
     native = Native.of_text(target) if isinstance(target, str) else target
     if native is not None and not isinstance(native, Native):
         raise MisuseError(
@@ -62,14 +66,22 @@ def export(
         raise MisuseError(f"the name is an identifier of C, found {name!r:.60}", about=name)
     module, beside = executable.program.module, None if weights is None else Path(as_path(weights))
     if suffix == WEB_SUFFIX:
-        files = web_files(module, out, machine, prefix, beside, pool=pool)
+        if pool or extern:
+            raise MisuseError("programs for WebAssembly have neither threads nor functions of C")
+        files = web_files(module, out, machine, prefix, beside)
         for file, content in files.items():
             _write(file, content)
         return tuple(files)
     machine = machine or exporting_machine()
     if machine.platform.system is WEB:
         raise MisuseError(f"a program for {machine.platform.name} ends in {WEB_SUFFIX}", about=path)
-    program = exported_program(module, machine, prefix, weights_inside=beside is None)
+    program = exported_program(
+        module,
+        machine,
+        prefix,
+        weights_inside=beside is None,
+        externs=[extern] if isinstance(extern, str) else extern,
+    )
     if weights is None and program.weights_bytes > MOST_INSIDE:
         raise MisuseError(
             f"the weights have {program.weights_bytes} bytes, and a library at most {MOST_INSIDE}",
@@ -150,7 +162,7 @@ def symbols(program: ExportedProgram) -> list[str]:
 def _shared(program: ExportedProgram, out: Path) -> bytes:
     """A shared library, which a C compiler or zig links."""
     platform = program.machine.platform
-    expected = _SHARED_OF.get(platform.system.name, ".so")
+    expected = platform.system.library
     if out.suffix.lower() != expected:
         raise MisuseError(
             f"a shared library for {platform.name} ends in {expected}, found {out.name!r:.60}",
@@ -162,11 +174,17 @@ def _shared(program: ExportedProgram, out: Path) -> bytes:
         options = ["-dynamiclib", f"-Wl,-install_name,@rpath/{out.name}"]
         if platform.system is not MACOS:
             options = ["-shared"]
-        if platform.system.name == "linux":
-            options += [f"-Wl,-soname,{out.name}", "-Wl,-z,defs"]
+        if platform.system is LINUX:
+            options += [f"-Wl,-soname,{out.name}"]
+            options += [] if program.externs else ["-Wl,-z,defs"]
         command = [*linker(platform), *options, "-o", str(result), str(source)]
-        with stage("linking"):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            with stage("linking"):
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+                )
+        except subprocess.TimeoutExpired:
+            raise CompileError(f"{command[0]} links for longer than {MOST_SECONDS} s") from None
         if done.returncode or not result.exists():
             raise CompileError(f"{command[0]} cannot link {out.name}: {done.stderr.strip()[:2000]}")
         return result.read_bytes()
@@ -194,13 +212,12 @@ def linker(platform: Platform) -> list[str]:
     )
 
 
-_SHARED_OF: Final = {"linux": ".so", MACOS.name: ".dylib", WINDOWS.name: ".dll"}
-_SHARED: Final = frozenset(_SHARED_OF.values())
+_SHARED: Final = tuple(system.library for system in (LINUX, MACOS, WINDOWS))
 _FINISHERS: Final[Mapping[str, Callable[[ExportedProgram, Path], bytes]]] = {
     ".o": _object,
     ".obj": _object,
     ".a": _archive,
     ".lib": _archive,
-    **dict.fromkeys(_SHARED_OF.values(), _shared),
+    **dict.fromkeys(_SHARED, _shared),
 }
 """How a program is finished, by the suffix of the file."""

@@ -166,11 +166,11 @@ def declarations_of(program: ExportedProgram) -> str:
     """The types of TypeScript for the module of `javascript_of`."""
     lines = [f"// Written by relaxpy {__version__}: the types of {program.name}.js.", ""]
     lines += _DECLARED.splitlines()
-    entries: list[str] = []
+    entries: dict[str, str] = {}
     for function in program.functions:
         title = "".join(part[:1].upper() + part[1:] for part in function.symbol.split("_"))
         sizes = ", ".join(f"{name}: number" for name in function.sizes)
-        lines += [f"/** What `{function.name}` takes: arrays, or those with shapes. */"]
+        lines += [f"/** The inputs of `{function.name}`: arrays, or those with shapes. */"]
         lines += [f"export interface {title}Inputs {{"]
         lines += [
             f"  /** {_in_words(t)} */\n  {t.name}: {_ARRAYS[t.dtype]} | Shaped<{_ARRAYS[t.dtype]}>;"
@@ -178,7 +178,7 @@ def declarations_of(program: ExportedProgram) -> str:
         ]
         lines += [
             "}",
-            f"/** What `{function.name}` gives. */",
+            f"/** The outputs of `{function.name}`. */",
             f"export interface {title}Outputs {{",
         ]
         lines += [
@@ -188,11 +188,11 @@ def declarations_of(program: ExportedProgram) -> str:
         lines += ["}"]
         views = "; ".join(f"readonly {t.name}: {_ARRAYS[t.dtype]}" for t in function.inputs)
         entry = f"Compiled<{title}Inputs, {title}Outputs, {{ {views} }}, {{ {sizes} }}>"
-        entries.append(f"    readonly {json.dumps(function.name)}: {entry};")
-        if function is program.functions[0]:
-            first = entry
+        entries[function.name] = entry
     lines += ["export interface Model {", *_MODEL.splitlines(), "  readonly functions: {"]
-    lines += [*entries, "  };", "  /** The first function. */", f"  readonly main: {first};"]
+    lines += [f"    readonly {json.dumps(name)}: {entry};" for name, entry in entries.items()]
+    first = next(iter(entries.values()))
+    lines += ["  };", "  /** The first function. */", f"  readonly main: {first};"]
     shortcuts = ("inputs", "outputs", "sizes", "resize", "run")
     lines += [f'  readonly {name}: Model["main"]["{name}"];' for name in shortcuts]
     return "\n".join([*lines, "}", ""])
@@ -223,9 +223,9 @@ export interface Compiled<Inputs, Outputs, Views, Sizes> {
   readonly sizes: Sizes;
   /** Make room for other sizes. */
   resize(sizes: Sizes): void;
-  /** The outputs, as copies, for these inputs; inputs that are missing are as they are. */
+  /** The outputs, as copies, for these inputs; those that are missing stay. */
   run(inputs?: Partial<Inputs>): Outputs;
-  /** Run with the inputs as they are; the result is in `outputs`. */
+  /** Run with the inputs in memory; the results are `outputs`. */
   runInPlace(): void;
 }
 export function load(options?: Options): Promise<Model>;

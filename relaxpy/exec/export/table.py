@@ -139,6 +139,19 @@ called again from inside of a task by no function of an exported program.
 """
 
 
+SUFFIXES: Final = ("", "_workspace", "_result_sizes", "_inputs", "_outputs")
+"""The ends of the names that a function has in C: three functions and two structs."""
+
+
+def shared_names(prefix: str) -> list[str]:
+    """The names in C that a program has besides those of its functions."""
+    names = ("cpu", "version", "cpu_needed", "error", "threads", "weights", "pool")
+    return [f"{prefix}_{name}" for name in (*names, *(f"pool_{n}" for n in _OF_POOL))]
+
+
+_OF_POOL: Final = ("start", "stop", "run", "work", "for")
+
+
 def raw_bytes(elements: Array) -> memoryview:
     """The bytes of the elements of an array."""
     flat: Any = np.ascontiguousarray(elements).reshape(-1).view(np.uint8)

@@ -63,13 +63,7 @@ define hidden void @__multi3(ptr %result, i64 %al, i64 %ah, i64 %bl, i64 %bh) no
 
 
 def web_files(
-    module: IRModule,
-    out: Path,
-    machine: Machine | None,
-    prefix: str,
-    weights: Path | None,
-    *,
-    pool: bool = False,
+    module: IRModule, out: Path, machine: Machine | None, prefix: str, weights: Path | None
 ) -> dict[Path, bytes]:
     """The files of a module: for one CPU, or else for each, with what loads them.
 
@@ -77,20 +71,18 @@ def web_files(
 
     Errors:
         CompileError: functions need Python, all of which are named; or there is no linker.
-        MisuseError: `machine` is no engine of WebAssembly, a `pool` is asked for, or there are too
-            many weights.
+        MisuseError: `machine` is no engine of WebAssembly, or there are too many weights.
     """
     if machine is not None and machine.platform.system is not WEB:
         raise MisuseError(
             f"a {WEB_SUFFIX} is for wasm32, found the target {machine.platform.name}",
             hint="omit the target",
         )
-    if pool:
-        raise MisuseError("programs for WebAssembly have no threads, and take no pool")
     [platform] = (platform for platform in PLATFORMS if platform.system is WEB)
     levels = [machine_of(platform, level) for level in WASM32.levels]
     builds: dict[str, Path] = {}
     files: dict[Path, bytes] = {}
+    program: ExportedProgram
     for each in [machine] if machine is not None else levels:
         program = exported_program(module, each, prefix, weights_inside=weights is None)
         if program.weights_bytes > MOST_WEIGHTS:
@@ -102,8 +94,9 @@ def web_files(
         builds[cpu] = out if not builds else out.with_suffix(f".{cpu}{WEB_SUFFIX}")
         files[builds[cpu]] = linked(program)
         if weights is not None:
-            files.setdefault(weights, bytes(program.weights()))
-    return files | scripts(program, builds, weights)
+            content = bytes(program.weights())
+            assert files.setdefault(weights, content) == content, "engines have the same packing"
+    return {**files, **scripts(program, builds, weights)}
 
 
 def cpu_of(machine: Machine) -> str:

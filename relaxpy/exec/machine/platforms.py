@@ -195,6 +195,7 @@ class System:
         caches: the directory for caches of a user.
         llvm: the file of llvmlite with LLVM.
         visible: LLVM's word for functions that callers of a shared library see.
+        library: the suffix of shared libraries.
     """
 
     name: str
@@ -212,6 +213,7 @@ class System:
     caches: str = "~/.cache"
     llvm: str = "libllvmlite.so"
     visible: str = ""
+    library: str = ".so"
 
 
 LINUX: Final = System(
@@ -232,6 +234,7 @@ MACOS: Final = System(
     processors="sysctl",
     caches="~/Library/Caches",
     llvm="libllvmlite.dylib",
+    library=".dylib",
 )
 WINDOWS: Final = System(
     "windows",
@@ -246,6 +249,7 @@ WINDOWS: Final = System(
     caches="~/AppData/Local",
     llvm="llvmlite.dll",
     visible="dllexport",
+    library=".dll",
 )
 BROWSER: Final = System("browser", ("emscripten", "wasi"), has_threads=False)
 """Python in WebAssembly, as Pyodide has it in a browser: a CPU of 32 bits, and no native code."""

@@ -174,14 +174,18 @@ def compile_(options: Namespace) -> int:
 def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
     executable = _executable(options)
-    with writing(options.output):
-        files = executable.export(
-            options.output,
-            target=options.system,
-            name=options.name,
-            weights=options.weights,
-            pool=options.pool,
-        )
+    try:
+        with writing(options.output):
+            files = executable.export(
+                options.output,
+                target=options.system,
+                name=options.name,
+                weights=options.weights,
+                pool=options.pool,
+                extern=options.extern,
+            )
+    except MisuseError as error:
+        raise UsageError(error.diagnostics) from None
     for file in files:
         print(f"{file}: {file.stat().st_size} bytes")
     return 0

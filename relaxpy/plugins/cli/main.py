@@ -196,6 +196,13 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     command.add_argument(
         "--pool", action="store_true", help="write a header with a pool of threads, too"
     )
+    command.add_argument(
+        "--extern",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a packed function that is given in C; several are possible",
+    )
     command.add_argument("-o", "--output", required=True, metavar="OUT", help="the library")
 
     command = add(

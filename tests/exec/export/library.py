@@ -32,9 +32,12 @@ def struct(fields):
 class Library:
     """The exported form of an executable, as a library in `folder`."""
 
-    def __init__(self, executable, folder, name="model", weights_inside=True):
+    def __init__(self, executable, folder, name="model", weights_inside=True, machine=None):
         self.program = exported_program(
-            executable.program.module, exporting_machine(), name, weights_inside=weights_inside
+            executable.program.module,
+            machine or exporting_machine(),
+            name,
+            weights_inside=weights_inside,
         )
         path = Path(folder, f"{name}.so")
         path.write_bytes(finished(self.program, path))

@@ -14,7 +14,11 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import CompileError, MisuseError
+from relaxpy.exec.export.cpu import LEAVES, exporting_machine
+from relaxpy.exec.native.machine_code.machine import machine_of
+from relaxpy.plugins.cli.main import main
 from relaxpy.script import from_source
+from relaxpy.support.dataclass import replace
 from tests.exec.export.library import Library, StatusError
 from tests.exec.export.test_export import HEAD, PROGRAMS, assert_same, program, pytestmark
 from tests.exec.native import same_bits
@@ -194,6 +198,98 @@ def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_
     assert library.text(12345) == library.text(-12345) == "an unknown status"
 
 
+def test_code_for_other_cpus_of_this_kind(tmp_path: Path) -> None:
+    """Code of each level has the same bits where the CPU has it, and elsewhere a status."""
+    executable, own = network(), exporting_machine()
+    x = same_bits.numbers(37, 96)
+    expected = executable["main"](x)
+    levels = own.platform.architecture.levels
+    statuses = []
+    for number, level in enumerate(levels):
+        machine = machine_of(own.platform, level)
+        library = Library(executable, tmp_path, name=f"net{number}", machine=machine)
+        if all(map(own.has, levels[level])):
+            assert_same(library["main"](x), expected)
+            statuses.append(library.code[f"net{number}_cpu"]())
+        else:
+            assert library.code[f"net{number}_cpu"]() == -1
+    assert 0 in statuses
+    assert set(statuses) == {0}
+
+
+def test_a_cpu_that_lacks_instructions_gets_a_status(tmp_path: Path) -> None:
+    """Whatever the function that asks for a feature finds, code that needs others does not run."""
+    own, lacking = exporting_machine(), []
+    known = {f for bits in LEAVES.values() for f in bits.values()} if own.has("avx2") else set()
+    for feature in sorted(known):
+        if own.has(feature):
+            continue
+        lacking.append(feature)
+        machine = replace(own, features=f"{own.features},+{feature}")
+        library = Library(network(), tmp_path, name=f"net_{feature}", machine=machine)
+        call = library["main"]
+        out = np.full((2, 64), 7, "float32")
+        given, _ = call.prepared([same_bits.numbers(2, 96)])
+        outputs = call.outputs()
+        outputs.result = out.ctypes.data
+        memory = np.zeros(1 << 16, np.uint8)
+        arguments = ctypes.byref(given), ctypes.byref(outputs), ctypes.c_void_p(memory.ctypes.data)
+        for _ in range(2):  # the second call has the answer of the first one
+            assert call.run(*arguments) == -1
+        assert (out == 7).all()
+    if not lacking:
+        pytest.skip("this CPU has everything that code asks for")
+
+
+def test_programs_of_other_targets_and_from_files_are_exported(tmp_path: Path) -> None:
+    executable = network()
+    executable.save(tmp_path / "net.rxp")
+    loaded = relaxpy.load_executable(tmp_path / "net.rxp")
+    mod = from_source(HEAD + NETWORK)
+    x, weights = same_bits.numbers(5, 96), (same_bits.numbers(96, 160), same_bits.numbers(160, 64))
+    assert_same(Library(loaded, tmp_path, name="a")["main"](x), executable["main"](x))
+    expected = relaxpy.compile(mod, "native")["main"](x, *weights)
+    for target in ("numpy", "reference"):
+        other = relaxpy.compile(mod, target)
+        found = Library(other, tmp_path, name=f"from_{target}")["main"](x, *weights)
+        np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_command_line_writes_a_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(f"{HEAD}{NETWORK}")
+    out, weights = tmp_path / "out.so", tmp_path / "out.weights"
+    assert main(["export", str(model), "--dim", "n=3", "--pool", "-o", str(out)]) == 0
+    assert {"out.so", "out.h", "out_pool.h"} < {file.name for file in tmp_path.iterdir()}
+    assert "OUT_MAIN_WORKSPACE" in (tmp_path / "out.h").read_text()
+    words = ["export", str(model), "--for", "linux-aarch64:generic", "--name", "other"]
+    assert main([*words, "--weights", str(weights), "-o", str(tmp_path / "out.a")]) == 0
+    assert weights.exists()
+    assert "other_main" in (tmp_path / "other.h").read_text()
+    for wrong in (["-o", "out.xyz"], ["--for", "linux-vax", "-o", "out.a"]):
+        capsys.readouterr()
+        assert main(["export", str(model), *wrong]) == 2
+        assert "error" in capsys.readouterr().err
+
+
+def test_functions_with_the_names_of_others_are_told_apart(tmp_path: Path) -> None:
+    names = ["error", "main", "main_workspace", "cpu", "pool_start", "threads", "int", "main_2"]
+    text = "".join(
+        f"    @R.function\n    def {name}(x: R.Tensor((3,), 'float32')):\n"
+        f"        return R.add(x, R.const({float(n)}, 'float32'))\n"
+        for n, name in enumerate(names)
+    )
+    executable = relaxpy.compile(from_source(f"{HEAD}@I.ir_module\nclass Program:\n{text}"))
+    library = Library(executable, tmp_path)
+    for n, name in enumerate(names):
+        assert_same(library[name](np.zeros(3, "float32")), np.full(3, n, "float32"))
+    header = executable.export(tmp_path / "model.o", pool=True)[2]
+    (tmp_path / "main.c").write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
+    run("cc", "-std=c11", *WARNINGS, "-fsyntax-only", "main.c", folder=tmp_path)
+
+
 ERRORS = """
 @I.ir_module
 class Program:
@@ -260,28 +356,138 @@ def test_the_page_of_tasks_shows_programs_that_run(
     run("cc", "-std=c11", *WARNINGS, "main.c", "model.a", "-o", "main", folder=tmp_path)
     assert run(tmp_path / "main") == b"0.5 " * 6
     declaration, use = threads.split("\n\n")
-    assert declaration.split() == (
-        [
-            "void",
-            "parallel_for(void",
-            "*owner,",
-            "void",
-            "(*task)(void",
-            "*work,",
-            "int64_t",
-            "n,",
-            "int64_t",
-            "thread),",
-            "void",
-            "*work,",
-            "int64_t",
-            "tasks);",
-        ]
+    assert " ".join(declaration.split()) == (
+        "void parallel_for(void *owner, void (*task)(void *work, int64_t n, int64_t thread),"
+        " void *work, int64_t tasks);"
     )
     assert "inputs.weights" in mapped
     assert "inputs.threads" in use
 
 
+EXTERN = """
+@I.ir_module
+class Program:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "int64")):
+        n = T.int64()
+        a = R.exp(x)
+        b = R.call_dps_packed("test.scaled", (a, y), R.Tensor((n, 4), "float32"))
+        c = R.call_pure_packed("test.sum", b, sinfo_args=R.Tensor((n,), "float32"))
+        return (R.negative(b), c)
+"""
+GIVEN = """\
+#include <stdio.h>
+#include "model.h"
+int32_t test_scaled(const float *input0, const int64_t *input0_shape, const int64_t *input1,
+                    const int64_t *input1_shape, float *output0, const int64_t *output0_shape) {
+    if (input0_shape[0] != output0_shape[0] || input1_shape[0] != 4) return 1;
+    for (int64_t i = 0; i < 4 * input0_shape[0]; i++) output0[i] = input0[i] * (float)input1[i % 4];
+    return input0_shape[0] == 3 ? 77 : 0;
+}
+int32_t test_sum(const float *input0, const int64_t *input0_shape, float *output0,
+                 const int64_t *output0_shape) {
+    (void)output0_shape;
+    for (int64_t i = 0; i < input0_shape[0]; i++) {
+        output0[i] = 0;
+        for (int64_t j = 0; j < 4; j++) output0[i] += input0[4 * i + j];
+    }
+    return 0;
+}
+int main(void) {
+    static char workspace[65536];
+    float x[12], result[12], sums[3];
+    int64_t y[4] = {1, 2, 3, 4};
+    for (int i = 0; i < 12; i++) x[i] = 0;
+    model_main_inputs inputs = {.x = x, .y = y, .n = 2};
+    model_main_outputs outputs = {.result0 = result, .result1 = sums};
+    if (model_main(&inputs, &outputs, workspace)) return 1;
+    printf("%g %g ", (double)result[5], (double)result[7]);
+    printf("%g %g\\n", (double)sums[0], (double)sums[1]);
+    inputs.n = 3;
+    printf("%s", model_error(model_main(&inputs, &outputs, workspace)));
+    printf(", %d\\n", (int)outputs.failed_index);
+    return 0;
+}
+"""
+
+
+def test_packed_functions_are_given_in_c(tmp_path: Path) -> None:
+    executable = relaxpy.compile(from_source(HEAD + EXTERN), "native")
+    with pytest.raises(CompileError) as error:
+        executable.export(tmp_path / "model.a", extern=["test.sum"])
+    assert "the packed function test.scaled" in str(error.value)
+    assert "the packed function test.sum" not in str(error.value)
+    executable.export(tmp_path / "model.a", extern=["test.sum", "test.scaled"])
+    (tmp_path / "main.c").write_text(GIVEN)
+    options = ["cc", "-std=c11", *WARNINGS, *SANITIZERS]
+    run(*options, "main.c", "model.a", "-o", "main", folder=tmp_path)
+    found = run(tmp_path / "main").decode().splitlines()
+    assert found == ["-2 -4 10 10", "test_scaled returned a status, 77"]
+
+
+@pytest.mark.skipif(shutil.which("rustc") is None, reason="there is no compiler of Rust")
+def test_the_page_of_tasks_shows_a_program_in_rust(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "export-a-model.md").read_text(encoding="utf-8")
+    [rust] = re.findall(r"^```rust\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    [command] = re.findall(r"`(rustc [^`]+)`", page)
+    mod = from_source(HEAD + PAGE)
+    weights = {"w": np.ones((4, 2), "float32")}
+    executable = relaxpy.compile(relax.transform.BindParams("main", weights)(mod), "native")
+    executable.export(tmp_path / "libmodel.a", name="model")
+    (tmp_path / "main.rs").write_text(rust)
+    run(*command.split(), folder=tmp_path)
+    assert run(tmp_path / "main") == b"success [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]\n"
+
+
+CHOSEN = """
+@I.ir_module
+class Program:
+    @T.prim_func(private=True)
+    def chosen(A: T.Buffer((4, 3), "float32"), I: T.Buffer((4, 3), "float32"),
+               B: T.Buffer((4, 3), "float32")):
+        C = T.alloc_buffer((4, 3), "float32")
+        for i, j in T.grid(4, 3):
+            with T.block("signs"):
+                v, w = T.axis.remap("SS", [i, j])
+                C[v, w] = T.cos(I[v, w])
+        for i, j in T.grid(4, 3):
+            with T.block("chosen"):
+                v, w = T.axis.remap("SS", [i, j])
+                B[v, w] = T.if_then_else(
+                    C[v, w] > T.float32(0.7), A[v, T.Cast("int64", I[v, w])], T.float32(0)
+                )
+    @R.function
+    def main(x: R.Tensor((4, 3), "float32"), i: R.Tensor((4, 3), "float32")):
+        return R.call_tir(Program.chosen, (x, i), R.Tensor((4, 3), "float32"))
+"""
+
+
+def test_an_index_that_is_not_used_is_not_tested(tmp_path: Path) -> None:
+    """Native code tests without conditions that a kernel computes, as NumPy decides where it fails.
+
+    Nothing decides for a library, which tests with them.
+    """
+    executable = relaxpy.compile(from_source(HEAD + CHOSEN), "native")
+    call = Library(executable, tmp_path)["main"]
+    x, i = same_bits.numbers(4, 3), np.full((4, 3), 5, "float32")  # the cosine of 5 is 0.28
+    i[2] = 0.2
+    assert_same(call(x, i), executable["main"](x, i))
+    i[3, 1] = 12.5  # whose cosine is 0.998
+    with pytest.raises(StatusError, match="chosen: an index is outside dimension 1 of buffer A"):
+        call(x, i)
+    assert call.failed == (12, 3)
+
+
+PAGE = """
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor(("batch", 4), "float32"), w: R.Tensor((4, 2), "float32")):
+        with R.dataflow():
+            y = R.nn.softmax(R.matmul(x, w))
+            R.output(y)
+        return y
+"""
 REFUSED = """
 @I.ir_module
 class Program:
@@ -291,7 +497,7 @@ class Program:
         z = R.call_packed("test.export.two", y, sinfo_args=R.Tensor((4,), "float32"))
         return z
     @R.function
-    def second(x: R.Tensor(ndim=2, dtype="float32")):
+    def second(x: R.Tensor(dtype="float32")):
         return R.add(x, x)
     @R.function(pure=False)
     def third(x: R.Tensor((4,), "float32")):

@@ -6,9 +6,13 @@ with strict native code.
 
 from __future__ import annotations
 
+import os
 import platform
 import re
+import runpy
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,8 +47,11 @@ from tests.exec.native.test_packing import TWO_PRODUCTS
 from tests.exec.program import test_loops as loops
 from tests.ir.relax.texts import module as module_of
 from tests.rows import whole_tables
+from tests.test_docs import python_of
 
 pytestmark = [needs_node, needs_linker]
+ROOT = Path(__file__).parents[3]
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
 SCRIPT = Path(__file__).with_name("module_test.mjs")
 Array = np.ndarray[Any, Any]
 ALL_SIZES = [{"n": 5, "m": 9, "k": 4}, {"n": 1, "m": 1, "k": 1}, {"n": 67, "m": 131, "k": 19}]
@@ -165,6 +172,41 @@ def test_the_module_of_javascript(beside: bool, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "passed\n"), done.stderr
 
 
+def test_the_page_about_the_web_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "export-to-the-web.md").read_text(encoding="utf-8")
+    (tmp_path / "page.py").write_text(python_of(page))
+    names = runpy.run_path(str(tmp_path / "page.py"))
+    names["ex"].export(tmp_path / "model.wasm")
+    (tmp_path / "model.js").rename(tmp_path / "model.mjs")
+    [script] = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "script.mjs").write_text(script.replace("model.js", "model.mjs"))
+    command = [node() or "", str(tmp_path / "script.mjs")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[ 1, 2 ] Float32Array(2) [ 0.5, 0.5"), done.stdout
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
+def test_digits_are_read_in_a_browser(tmp_path: Path) -> None:
+    """The page is a file that needs no other; it reads the first of its pictures when it loads."""
+    pytest.importorskip("sklearn")
+    example = ROOT / "examples" / "export" / "web" / "export_digits.py"
+    made = subprocess.run(
+        [sys.executable, str(example), str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert made.stdout.strip() == str(tmp_path / "digits.html")
+    assert (tmp_path / "digits.wasm").stat().st_size < 25000
+    page = (tmp_path / "digits.html").as_uri()
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/user"]
+    command = [BROWSER or "", *options, "--virtual-time-budget=5000", "--dump-dom", page]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert re.search(r'id="found"[^>]*>This is a 0\.</p>', done.stdout), done.stdout[-2000:]
+
+
 def test_modules_are_small(tmp_path: Path) -> None:
     """That of 64 pixels to 10 digits has less than 25 kB with its weights."""
     shapes = {"w": (64, 32), "b": (32,), "v": (32, 10), "c": (10,)}
@@ -193,8 +235,10 @@ def test_misuse_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         MisuseError, match=r"a \.wasm is for wasm32, found the target linux-aarch64"
     ):
         executable.export(path, target="linux-aarch64")
-    with pytest.raises(MisuseError, match="programs for WebAssembly have no threads"):
-        executable.export(path, pool=True)
+    options: dict[str, Any]
+    for options in ({"pool": True}, {"extern": ["f"]}):
+        with pytest.raises(MisuseError, match="have neither threads nor functions of C"):
+            executable.export(path, **options)
     with pytest.raises(MisuseError, match=r"a program for wasm32 ends in \.wasm"):
         executable.export(tmp_path / "model.so", target="wasm32")
     monkeypatch.setattr(web, "find_spec", lambda name: None)

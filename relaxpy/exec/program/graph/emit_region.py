@@ -24,6 +24,7 @@ from relaxpy.exec.program.graph.program import (
     Branch,
     Check,
     Element,
+    ExternCall,
     Filling,
     KernelCall,
     Loop,
@@ -76,6 +77,9 @@ class Exported(Protocol):
 
     def number_of(self, check: Check | Assertion) -> int:
         """The number of the error of a check."""
+
+    def extern(self, step: ExternCall) -> tuple[str, int]:
+        """The symbol of a function of C, and the number of the error that it has failed."""
 
     def position(self, memory: Memory) -> int:
         """The position of a constant in the weights, with the mark of packed ones."""
@@ -220,6 +224,8 @@ class RegionEmitter:
                 return self._loop(step)
             case PackedStep():
                 return self._packed(step)
+            case ExternCall():
+                return self._extern(step)
 
     def _compared(self, check: Check, found: Value) -> Value:
         """The status of a check of a size that was found."""
@@ -245,6 +251,20 @@ class RegionEmitter:
         """The memory and the context that exported functions get from their caller."""
         assert self.function.context is not None
         return [self.rest, self.function.context]
+
+    def _extern(self, step: ExternCall) -> Value:
+        """The status after a call of a function of C, whose own status is the index of an error."""
+        assert self.exported is not None
+        f, arguments = self.function, list[Value]()
+        for tensor in (*step.inputs, *step.outputs):
+            shape = f.alloca(I64, max(len(tensor.shape), 1))
+            for axis, size in enumerate(tensor.shape):
+                f.store(self.frame.index(size), f.element(shape, axis, I64))
+            arguments += [self._pointer(tensor.memory), shape]
+        symbol, number = self.exported.extern(step)
+        status = f.call(symbol, I32, *arguments)
+        f.store(f.cast("sext", status, "i64"), context_word(f, INDEX))
+        return f.select(f.compare("ne", status, 0), f.const(I32, number), f.const(I32, 0))
 
     def _packed(self, step: PackedStep) -> Value:
         f, tensors = self.function, [*step.inputs, *step.outputs]

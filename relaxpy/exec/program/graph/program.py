@@ -209,7 +209,22 @@ class PackedStep:
         return iter((self.session, *self.inputs, *self.outputs))
 
 
-Step: TypeAlias = "KernelCall | Filling | Check | Assertion | Branch | Loop | PackedStep"
+@dataclass(frozen=True, slots=True, eq=False)
+class ExternCall:
+    """A call of a function of C, which writes `outputs`; `name` is that of a packed function."""
+
+    name: str
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        return iter((*self.inputs, *self.outputs))
+
+
+Step: TypeAlias = (
+    "KernelCall | Filling | Check | Assertion | Branch | Loop | PackedStep | ExternCall"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relaxpy.exec.native.calls.entry import Array, Integer, size_names
@@ -17,6 +17,7 @@ from relaxpy.exec.program.graph.program import (
     Check,
     Constant,
     Element,
+    ExternCall,
     Filling,
     Graph,
     KernelCall,
@@ -39,6 +40,7 @@ from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.exec.runtime.registry import split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -58,7 +60,8 @@ class GraphReader:
     """Reads the function `func`; `signatures` has the native kernels by Python name.
 
     `packings` has the layouts in which they may take constants, by parameter number. If the
-    function `runs_once`, a refusal of data is final, and kernels may write parameters.
+    function `runs_once`, a refusal of data is final, and kernels may write parameters. The packed
+    functions `externs` are functions of C.
     """
 
     def __init__(
@@ -69,8 +72,9 @@ class GraphReader:
         packings: Mapping[str, Mapping[int, Packing]],
         *,
         runs_once: bool = False,
+        externs: Container[str] = (),
     ) -> None:
-        self._runs_once = runs_once
+        self._runs_once, self._externs = runs_once, externs
         self._func, self._context = func, context
         self._signatures, self._packings = signatures, packings
         self._values: dict[rx.Var, Value] = {}
@@ -185,6 +189,12 @@ class GraphReader:
                 return self._packed(expr)
             case rx.Call(op=rx.Var() as name) if name in self._functions:
                 return self._loop(name, expr)
+            case rx.Call(op=rx.ExternFunc() as func, args=args) if self._is_extern(func):
+                return self._extern(func, args, expr)
+            case rx.Call(op=Op(name="relax.call_pure_packed"), args=[func, *args]) if (
+                self._is_extern(func)
+            ):
+                return self._extern(func, args, expr)
             case rx.Call(op=Op(name="relax.shape_of"), args=[arg]):
                 tensor = self._value(arg)
                 if not isinstance(tensor, Tensor):
@@ -328,7 +338,10 @@ class GraphReader:
 
     def _loop(self, name: rx.Var, call: rx.Call) -> Value:
         """The result of a local function with a recursive tail call."""
-        func = self._functions.pop(name)
+        func = self._functions[name]
+        if self._runs_once and not any(var is name for var in occurrences(func.body, rx.Var)):
+            return self._inlined(func, call)
+        del self._functions[name]
         initial = [self._tensor_of(arg) for arg in call.args]
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
         around, self._steps = self._steps, []
@@ -360,6 +373,18 @@ class GraphReader:
         iteration, self._steps = Region(self._steps, ()), around
         self._steps.append(Loop(states, initial, following, results, iteration))
         self._functions[name] = func
+        return value
+
+    def _inlined(self, func: rx.Function, call: rx.Call) -> Value:
+        """The result of a local function that does not call itself; its casts may fail."""
+        known = dict(self._known)
+        for param, arg in zip(func.params, call.args, strict=True):
+            value, sinfo = self._value(arg), param.struct_info
+            has_shape = isinstance(sinfo, rx.TensorStructInfo) and sinfo.shape is not None
+            self._values[param] = self._cast(value, sinfo) if has_shape else value  # type: ignore[arg-type]
+        value = self._body(func.body)
+        self._check_result(func, value)
+        self._known = known
         return value
 
     def _state(self, param: rx.Var, value: Tensor) -> Tensor:
@@ -532,11 +557,29 @@ class GraphReader:
             passed.append(size)
         return KernelCall(callee.name, callee.prim_func, arguments, passed, new)
 
+    def _is_extern(self, func: rx.Expr) -> bool:
+        return isinstance(func, rx.ExternFunc) and func.global_symbol in self._externs
+
+    def _extern(self, func: rx.Expr, args: Sequence[rx.Expr], call: rx.Call) -> Value:
+        """The result of a call of a function of C on tensors."""
+        assert isinstance(func, rx.ExternFunc)
+        inputs = [self._read(self._value(arg)) for arg in args]
+        tensors = [tensor for tensor in inputs if isinstance(tensor, Tensor)]
+        infos = output_sinfos(call) if call.sinfo_args else ()
+        if len(tensors) < len(inputs) or not infos:
+            raise RefusedError(f"{func.global_symbol} takes or returns other values than tensors")
+        outputs = [self._new(substitute_info(sinfo, self._known)) for sinfo in infos]
+        self._steps.append(ExternCall(func.global_symbol, tensors, outputs))
+        is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+        return tuple(outputs) if is_tuple else outputs[0]
+
     def _packed(self, call: rx.Call) -> Value:
         """The result of a call of a packed function on an object, numbers and tensors."""
         func, operands = call.args
         if not isinstance(func, rx.ExternFunc) or not isinstance(operands, rx.Tuple):
             raise RefusedError("it calls a function value")
+        if self._is_extern(func):
+            return self._extern(func, operands.fields, call)
         item, *others = operands.fields
         numbers = [arg for arg in others if isinstance(arg, rx.PrimValue)]
         inputs = [self._read(self._value(arg)) for arg in others[len(numbers) :]]

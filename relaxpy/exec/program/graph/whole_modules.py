@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self, cast
@@ -44,6 +44,9 @@ class GraphBackend(NativeBackend):
 
     runs_once = False
     """True if nothing runs the steps of a function again where native code refuses its data."""
+
+    externs: Container[str] = ()
+    """The packed functions that are functions of C."""
 
     def __init__(self, *, as_written: bool = False) -> None:
         super().__init__(as_written=as_written)
@@ -102,8 +105,8 @@ class GraphBackend(NativeBackend):
         """
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         packings = self.packings if PACKED_WEIGHTS else {}
-        reader = GraphReader(func, context, signatures, packings, runs_once=self.runs_once)
-        return reader.read()
+        operands = func, context, signatures, packings
+        return GraphReader(*operands, runs_once=self.runs_once, externs=self.externs).read()
 
     def _emit_graph(
         self, symbol: str, graph: Graph, kernels: Mapping[KernelCall, str]

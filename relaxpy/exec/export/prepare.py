@@ -1,0 +1,110 @@
+"""Brings a module into the form that exports read: public functions without calls of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import EMPTY_ATTRS, Node
+from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.rewrite.bind import inline_functions
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
+from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
+
+
+def prepared(module: IRModule) -> IRModule:
+    """The public functions of a module in a form that has no calls of Relax functions.
+
+    The bodies of others are in them; a function that calls itself has a local one that does, which
+    is a loop if it does so last; and shapes that are parameters are written as their sizes.
+    """
+    functions = module.functions_by_name
+    graphs = {n: f for n, f in functions.items() if isinstance(f, rx.Function)}
+    table = {n: _with_local_calls(n, f) if n in _callees(f) else f for n, f in graphs.items()}
+    mutual = _recursive(table)
+    result = module.clone()
+    for name, func in table.items():
+        if "global_symbol" not in func.attrs:
+            del result[name]
+            continue
+        others: dict[rx.GlobalVar | str, rx.Function] = {
+            n: f for n, f in table.items() if n != name and n not in mutual
+        }
+        if not others.keys().isdisjoint(_callees(func)):
+            func = inline_functions(func, others)
+        result[name] = _with_dimensions(_with_sizes(func))
+    return result
+
+
+def _with_dimensions(func: rx.Function) -> rx.Function:
+    """A function with variables for the dimensions of parameters of which only the rank is known.
+
+    The new function calls the old one, which is inlined, so that shapes are inferred again.
+    """
+    params = tuple(map(_with_shape, func.params))
+    if params == func.params:
+        return func
+    old = rx.GlobalVar("function")
+    call = rx.Call(old, params, struct_info=func.ret_struct_info)
+    result = rx.Var("result", func.ret_struct_info)
+    body = rx.SeqExpr([rx.BindingBlock([rx.VarBinding(result, call)])], result)
+    return inline_functions(replace(func, params=params, body=body), {old: func})
+
+
+def _with_shape(param: rx.Var) -> rx.Var:
+    sinfo, name = param.struct_info, param.name_hint
+    if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.shape is not None or sinfo.ndim < 0:
+        return param
+    shape = rx.ShapeExpr([tir.Var(f"{name}_dim{n}", INT64) for n in range(sinfo.ndim)])
+    return rx.Var(name, rx.TensorStructInfo(shape, sinfo.dtype), span=param.span)
+
+
+def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
+    """A function whose calls of itself are calls of a local function with the same body."""
+    local = rx.Var(name, func.struct_info)
+
+    def rule(node: Node) -> Node | None:
+        return local if isinstance(node, rx.GlobalVar) and node.name_hint == name else None
+
+    inner = replace(func, body=_rewritten(func.body, rule), attrs=EMPTY_ATTRS)
+    params = tuple(rx.Var(p.name_hint, p.struct_info, span=p.span) for p in func.params)
+    call = rx.Call(local, params, struct_info=func.ret_struct_info)
+    result = rx.Var("result", func.ret_struct_info)
+    block = rx.BindingBlock([rx.VarBinding(local, inner), rx.VarBinding(result, call)])
+    return replace(func, params=params, body=rx.SeqExpr([block], result))
+
+
+def _with_sizes(func: rx.Function) -> rx.Function:
+    """A function that writes the sizes of a shape instead of a parameter that is one."""
+    shapes = {
+        param: rx.ShapeExpr(sinfo.values)
+        for param in func.params
+        if isinstance(sinfo := param.struct_info, rx.ShapeStructInfo) and sinfo.values is not None
+    }
+    if not shapes:
+        return func
+
+    def rule(node: Node) -> Node | None:
+        return shapes.get(node) if isinstance(node, rx.Var) else None
+
+    changed = replace(func, body=_rewritten(func.body, rule))
+    return PyExprMutator().builder_.normalize_function(changed)
+
+
+def _rewritten(body: rx.SeqExpr, rule: Callable[[Node], Node | None]) -> rx.SeqExpr:
+    return cast("rx.SeqExpr", rewrite(body, rule))
+
+
+def _callees(func: rx.Function) -> set[str]:
+    calls = occurrences(func.body, rx.Call)
+    return {call.op.name_hint for call in calls if isinstance(call.op, rx.GlobalVar)}
+
+
+def _recursive(graphs: Mapping[str, rx.Function]) -> set[str]:
+    """The names of functions that may call themselves by way of others."""
+    reached = {name: _callees(func) & graphs.keys() for name, func in graphs.items()}
+    return {name for group in strongly_connected(reached) if len(group) > 1 for name in group}
