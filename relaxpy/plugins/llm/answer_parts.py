@@ -58,16 +58,17 @@ class Style:
 
     @classmethod
     def of(cls, template: str) -> Style | None:
-        """That of a chat template; None if it takes no tools."""
-        if not re.search(r"\btools\b", template):
+        """That of a chat template; None if it takes no tools, or calls them in other forms."""
+        if not re.search(r"\btools\b", template) or "<function=" in template:
             return None
-        if "<tool_call>" in template and "<function=" not in template:  # Hermes, Qwen
+        if "<tool_call>" in template:  # Hermes, Qwen
             return cls("<tool_call>", "</tool_call>")
         if "[TOOL_CALLS]" in template:  # Mistral
             middle = "[ARGS]" if "[ARGS]" in template else ""
             return cls("[TOOL_CALLS]", listed=not middle, middle=middle)
-        if "<|tool_call|>" in template or "<|tool|>" in template:  # Phi
-            return cls("<|tool_call|>", "<|/tool_call|>", listed=True, others=("functools[",))
+        if "<|tool_call|>" in template or "<|tool|>" in template:  # Phi, Granite
+            end = "<|/tool_call|>" if "/tool_call" in template or "<|tool|>" in template else ""
+            return cls("<|tool_call|>", end, listed=True, others=("functools[",))
         if "<|python_tag|>" in template or '"parameters": dictionary' in template:  # Llama 3
             return cls("", arguments="parameters", others=("<|python_tag|>",))
         return cls("")

@@ -27,7 +27,7 @@ _DEEPEST: Final = 100
 """The most groups within each other."""
 _LARGEST: Final = 5000
 """The texts and classes of a rule, written out, up to which it is a terminal."""
-_MOST_USES: Final = 500
+_MOST_USES: Final = 250
 """The uses of rules that are not: a token takes the cube of those that are alternatives."""
 Node: TypeAlias = tuple[str, Any]
 """Its kind and contents: a regular "text", a "ref" to a rule, a "seq", an "alt", or a "rep"."""

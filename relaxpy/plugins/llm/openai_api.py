@@ -474,7 +474,9 @@ def _conversation(
     style = Style.of(model.template.text) if tools else None
     if tools:
         if style is None:
-            message = f"the chat template of {model.name} takes no tools"
+            message = (
+                f"the chat template of {model.name} takes no tools, or writes no JSON for them"
+            )
             raise ApiError(400, message, param="tools", code="unsupported_value")
         variables["tools"] = fields["tools"]
     several = _taken(fields, "parallel_tool_calls", bool, True)

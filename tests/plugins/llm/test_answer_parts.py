@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from relaxpy.plugins.llm.answer_parts import Layout, Part, Splitter, Style, Thoughts
+from relaxpy.support.dataclass import replace
 from tests.plugins.llm import tiny
 from tests.plugins.llm.parts import ASK, CALLS, NAMES, ONE, SHOWN, TEMPLATES, THINKS, TOOLS, TWO
 
@@ -97,6 +98,8 @@ def test_a_template_tells_what_answers_have() -> None:
         "json": "",
     }
     assert Style.of(tiny.TEMPLATE) is None
+    assert Style.of(TEMPLATES["hermes"] + "<function=x>") is None
+    assert Style.of("{{ tools }}<|tool_call|>") == replace(found["phi"], end="")
     assert Thoughts.of(tiny.TEMPLATE, "<think>\n") is None
     for prompt, is_open in (("a", False), ("<think>\n", True), ("<think>a</think> b", False)):
         assert Thoughts.of(THINKS, prompt) == Thoughts("<think>", "</think>", is_open)
