@@ -263,8 +263,8 @@ def _with_stack(function: Callable[[], _T]) -> _T:
     finally:
         threading.stack_size(before)
     thread.join()
-    for error in errors:
-        raise error
+    if errors:
+        raise errors[0]
     return results[0]
 
 

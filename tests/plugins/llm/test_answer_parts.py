@@ -227,6 +227,17 @@ def test_thoughts_are_apart_from_the_answer(models: Any, serve: Any, writes: Any
     assert found == ("hello", "the cat sat", [("weather", CALLS[0].text)], "tool_calls")
 
 
+def test_texts_of_a_model_follow_from_variables_of_the_template(models: Any) -> None:
+    lm, variables = models["thinks"], {"enable_thinking": False, "tools": TOOLS}
+    tokens, text = lm.conversation(ASK, variables)
+    assert text.endswith("<think>\n\n</think>\n\n")
+    assert "Tells the weather." in text
+    wanted = lm.generate(tokens, max_tokens=9)
+    assert lm.generate(ASK, variables=variables, max_tokens=9) == wanted
+    assert "".join(lm.stream(ASK, variables=variables, max_tokens=9)) == wanted
+    assert lm.generate([ASK], variables=variables, max_tokens=9) == [wanted]
+
+
 @pytest.mark.parametrize("thinking", [None, True, False])
 def test_thoughts_come_before_answers_of_a_form(
     thinking: bool | None, models: Any, serve: Any
