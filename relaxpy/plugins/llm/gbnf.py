@@ -1,7 +1,7 @@
 """Grammars of llama.cpp (GBNF) in the syntax of llguidance, which is that of Lark.
 
-A rule that refers to no recursive rule is a regular expression, which becomes one terminal, exactly
-as it is; so do the regular neighbours of a sequence. Such a terminal takes as much as it can.
+A rule that refers to no recursive rule is a regular expression, which becomes one terminal,
+unchanged; so do the regular neighbours of a sequence. Such a terminal takes as much as it can.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class ApiError(Exception):
 
     @property
     def message(self) -> str:
-        """What is wrong, as a text that can be written."""
+        """The message, as a text that can be written."""
         return _encodable(str(self))
 
     def body(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def _nested(value: Any) -> Any:
 
 
 def _messages(fields: Mapping[str, Any]) -> list[Any]:
-    """The messages of a conversation, of which calls of tools and what these return are items."""
+    """The messages of a conversation, whose items may also be calls of tools and their results."""
     given, first = fields["input"], fields.get("instructions")
     found: list[Any] = [{"role": "system", "content": first}] if first else []
     if isinstance(given, str):
@@ -151,7 +151,7 @@ class ResponsesAnswer(Answer):
                 if self._open != kind:
                     events += self._closed() + self._begun(kind)
                 self._items[-1]["content"][0]["text"] += text
-                more = {"logprobs": []} if kind == "message" else {}
+                more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
                 events += self._of_text(f"{_TEXTS[kind]}.delta", delta=text, **more)
         for call in parts.get("tool_calls", ()):
             own, arguments = call["function"], call["function"]["arguments"]
@@ -169,7 +169,7 @@ class ResponsesAnswer(Answer):
 
     def _begun(self, kind: str) -> str:
         """Begin an item of text."""
-        part = {"type": _TEXTS[kind], "text": ""}
+        part: dict[str, Any] = {"type": _TEXTS[kind], "text": ""}
         item: dict[str, Any] = {"id": _new("msg"), "type": kind, "status": "in_progress"}
         if kind == "message":
             item["role"] = "assistant"
@@ -189,13 +189,13 @@ class ResponsesAnswer(Answer):
         kind, item, self._open = self._open, self._items[-1], ""
         [part] = item["content"]
         item["status"] = "incomplete" if self._ended == "length" else "completed"
-        more = {"logprobs": []} if kind == "message" else {}
+        more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
         events = self._of_text(f"{_TEXTS[kind]}.done", text=part["text"], **more)
         events += self._of_text("content_part.done", part=part)
         return events + self._of_item("output_item.done", item=item)
 
     def _response(self, *, is_done: bool) -> dict[str, Any]:
-        """What is known of the answer so far."""
+        """The body of the answer so far."""
         is_cut, usage = self._ended == "length", self.usage()
         status = ("incomplete" if is_cut else "completed") if is_done else "in_progress"
         read, chosen = usage["prompt_tokens"], usage["completion_tokens"]
