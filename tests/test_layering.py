@@ -141,7 +141,7 @@ FLOORS = {
         config.py decoders.py weight_names.py packed.py compiled.py sampling.py tokens.py
         gbnf.py answer_parts.py structured.py engine.py
         template_process.py template.py gguf.py files.py continuation.py language_model.py
-        worker.py connections.py openai_api.py ollama_api.py server.py
+        worker.py connections.py openai_api.py ollama_api.py responses_api.py server.py
     """,
     "relaxpy/plugins/onnx": """
         view.py folding.py context.py ops

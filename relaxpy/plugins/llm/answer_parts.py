@@ -13,7 +13,7 @@ from relaxpy.support.dataclass import dataclass
 _PAIRS: Final = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """The texts that begin and end thoughts."""
 SPACES: Final = r" |\n[ \t]{0,20}"
-"""What may stand where JSON has spaces: models may write any number of these for ever."""
+"""The expression of spaces in JSON: without a bound models may write these for ever."""
 _MOST_TOOLS: Final = 128
 _NAME: Final = re.compile(r"[\w.-]{1,64}")
 _ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
@@ -58,16 +58,17 @@ class Style:
 
     @classmethod
     def of(cls, template: str) -> Style | None:
-        """That of a chat template; None if it takes no tools."""
-        if not re.search(r"\btools\b", template):
+        """That of a chat template; None if it takes no tools, or calls them in other forms."""
+        if not re.search(r"\btools\b", template) or "<function=" in template:
             return None
-        if "<tool_call>" in template and "<function=" not in template:  # Hermes, Qwen
+        if "<tool_call>" in template:  # Hermes, Qwen
             return cls("<tool_call>", "</tool_call>")
         if "[TOOL_CALLS]" in template:  # Mistral
             middle = "[ARGS]" if "[ARGS]" in template else ""
             return cls("[TOOL_CALLS]", listed=not middle, middle=middle)
-        if "<|tool_call|>" in template or "<|tool|>" in template:  # Phi
-            return cls("<|tool_call|>", "<|/tool_call|>", listed=True, others=("functools[",))
+        if "<|tool_call|>" in template or "<|tool|>" in template:  # Phi, Granite
+            end = "<|/tool_call|>" if "/tool_call" in template or "<|tool|>" in template else ""
+            return cls("<|tool_call|>", end, listed=True, others=("functools[",))
         if "<|python_tag|>" in template or '"parameters": dictionary' in template:  # Llama 3
             return cls("", arguments="parameters", others=("<|python_tag|>",))
         return cls("")
@@ -183,7 +184,7 @@ class Part:
 
     kind: Literal["reasoning", "content", "call"]
     text: str
-    """What is thought or said, or the arguments of a call as JSON."""
+    """The thoughts or the content, or the arguments of a call as JSON."""
     name: str = ""
     """The name of the tool that is called."""
 
@@ -220,7 +221,7 @@ class Splitter:
         self._state = "thoughts" if thoughts is not None and thoughts.is_open else "start"
         self._mark = ""
         self._is_blank = True
-        """True until a part begins: spaces before it are no part."""
+        """True until a part begins: spaces before it belong to none."""
 
     def add(self, text: str) -> list[Part]:
         """The parts that are known with the next piece."""
@@ -293,7 +294,7 @@ class Splitter:
                 self._thoughts, self._state = None, "start"
             return [Part(kind, text)]
         held = len(self._text)
-        if marks:  # spaces before a mark are no part
+        if marks:  # spaces before a mark belong to no part
             kept = max(_beginning(self._text, mark) for mark in marks)
             held = len(self._text[: len(self._text) - kept].rstrip())
         if not held:

@@ -176,10 +176,11 @@ class Engine:
                 sampling = request.sampling
                 before = request.all_tokens if sampling.repetition_penalty != 1 else ()
                 random = request.random if sampling.temperature else None
-                form = request.form
-                allowed = None if form is None else form.allowed()
-                token = sampling.choose(request.scores, before, random, request.tokens, allowed)
-                if form is not None:
+                form, known = request.form, (request.scores, before, random, request.tokens)
+                if form is None:
+                    token = sampling.choose(*known)
+                else:
+                    token = sampling.choose(*known, form.allowed())
                     form.add(token)
                 if request.top is not None:
                     request.logprobs.append(logprobs_of(request.scores, token, request.top))

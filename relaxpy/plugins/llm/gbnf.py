@@ -1,7 +1,7 @@
 """Grammars of llama.cpp (GBNF) in the syntax of llguidance, which is that of Lark.
 
-A rule that refers to no recursive rule is a regular expression, which becomes one terminal, exactly
-as it is; so do the regular neighbours of a sequence. Such a terminal takes as much as it can.
+A rule that refers to no recursive rule is a regular expression, which becomes one terminal,
+unchanged; so do the regular neighbours of a sequence. Such a terminal takes as much as it can.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEEPEST: Final = 100
 """The most groups within each other."""
 _LARGEST: Final = 5000
 """The texts and classes of a rule, written out, up to which it is a terminal."""
-_MOST_USES: Final = 500
+_MOST_USES: Final = 250
 """The uses of rules that are not: a token takes the cube of those that are alternatives."""
 Node: TypeAlias = tuple[str, Any]
 """Its kind and contents: a regular "text", a "ref" to a rule, a "seq", an "alt", or a "rep"."""

@@ -226,7 +226,7 @@ class LanguageModel:
     ) -> Continuation:
         """A new request, whose text the continuation has; `step` brings it on.
 
-        `options` are those of `Sampling`, and one of `FORMS` in place of a compiled `form`. The
+        `options` are those of `Sampling`, and one of `FORMS` instead of a compiled `form`. The
         text has the names of tokens that are `shown`, even though they control the model.
 
         Errors:

@@ -43,7 +43,7 @@ _OWN: Final = {
 
 
 def model_name(name: Any) -> Any:
-    """The name of a model without a version, of which there is one."""
+    """The name of a model without the version `latest`."""
     return name.removesuffix(":latest") if isinstance(name, str) else name
 
 
@@ -222,7 +222,7 @@ def described(model: LanguageModel, created: int) -> dict[str, Any]:
 
 
 def shown_model(model: LanguageModel) -> dict[str, Any]:
-    """What is known of the model, and what it can do."""
+    """The properties of the model, and its capabilities."""
     config, template, found = model.decoder.config, model.template_text or "", ["completion"]
     if Style.of(template) is not None:
         found.append("tools")

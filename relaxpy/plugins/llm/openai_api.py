@@ -52,7 +52,7 @@ class ApiError(Exception):
 
     @property
     def message(self) -> str:
-        """What is wrong, as a text that can be written."""
+        """The message, as a text that can be written."""
         return _encodable(str(self))
 
     def body(self) -> dict[str, Any]:
@@ -474,7 +474,9 @@ def _conversation(
     style = Style.of(model.template.text) if tools else None
     if tools:
         if style is None:
-            message = f"the chat template of {model.name} takes no tools"
+            message = (
+                f"the chat template of {model.name} takes no tools, or writes no JSON for them"
+            )
             raise ApiError(400, message, param="tools", code="unsupported_value")
         variables["tools"] = fields["tools"]
     several = _taken(fields, "parallel_tool_calls", bool, True)

@@ -41,6 +41,7 @@ from relaxpy.plugins.llm.openai_api import (
     embeddings_body,
     error_of,
 )
+from relaxpy.plugins.llm.responses_api import ResponsesAnswer, asked_response
 from relaxpy.plugins.llm.worker import Job, Worker
 
 KEY: Final = "RELAXPY_API_KEY"
@@ -178,6 +179,8 @@ def application(
             "/v1/chat/completions", server.guarded(partial(server.answer, "chat")), methods=["POST"]
         ),
     ]
+    handler = server.guarded(server.response)
+    routes.append(Route("/v1/responses", handler, methods=["POST"]))
     for path in ("generate", "chat"):
         handler = server.guarded(partial(server.ollama_answer, path))
         routes.append(Route(f"/api/{path}", handler, methods=["POST"]))
@@ -323,6 +326,14 @@ class _Server:
         self._check_room(1)
         what = await self._read(request, lambda b: asked(kind, b, self.model, self.max_tokens))
         return await self._answered(request, what, Answer)
+
+    async def response(self, request: Any) -> Any:
+        """The answer to a conversation, as OpenAI's API of responses has it."""
+        self._check_room(1)
+        what = await self._read(
+            request, lambda body: asked_response(body, self.model, self.max_tokens)
+        )
+        return await self._answered(request, what, ResponsesAnswer)
 
     async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
         """The answer to a prompt or a conversation, as Ollama has it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -18,7 +19,7 @@ import numpy as np
 from relaxpy.plugins.llm.answer_parts import SPACES, Thoughts
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.gbnf import lark_of_gbnf
-from relaxpy.plugins.llm.tokens import Tokenizer
+from relaxpy.plugins.llm.tokens import Tokenizer, failures_as_errors
 from relaxpy.support.dataclass import dataclass
 
 _T = TypeVar("_T")
@@ -26,8 +27,10 @@ FORMS: Final = ("schema", "grammar", "regex", "choice")
 """The options that ask for a form: a JSON schema, a grammar of llama.cpp, an expression, texts."""
 _LONGEST: Final = 64 * 1024
 """The most characters of a form."""
-_MOST_REFERENCES: Final = 500
+_MOST_REFERENCES: Final = 250
 """The references in a form: a token takes the cube of those that are alternatives of each other."""
+_MOST_SECONDS: Final = 10.0
+"""The CPU time that an answer may take to follow its form; 10,000 tokens take one or two."""
 _KEPT: Final = 16
 """The compiled grammars that are kept."""
 _STACK: Final = 512 * 1024 * 1024
@@ -72,7 +75,7 @@ class Follower:
     """The state of an answer that follows a grammar."""
 
     def __init__(self, matcher: Any, words: int) -> None:
-        self._matcher, self._words = matcher, words
+        self._matcher, self._words, self._left = matcher, words, _MOST_SECONDS
 
     def allowed(self) -> Any:
         """For each token whether it may come next, booleans; ends may where the answer is whole.
@@ -80,18 +83,22 @@ class Follower:
         Errors:
             ParameterError: none may, or finding them takes too much time or memory.
         """
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        begin = time.thread_time()
+        with failures_as_errors("the form of the answer cannot be followed"):
+            bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._left -= time.thread_time() - begin
         found = np.unpackbits(bits, count=self._words, bitorder="little").view(bool)
-        if self._matcher.is_error() or not found.any():
+        if self._matcher.is_error() or not found.any() or self._left < 0:
             error = self._matcher.get_error()
-            is_large = any(text in error for text in ("limit", "max is", "too big"))
+            is_large = self._left < 0 or any(w in error for w in ("limit", "max is", "too big"))
             why = "it is too complex" if is_large else "no text fits it"
             raise _refused("grammar", f"the form of the answer cannot be followed: {why}")
         return found
 
     def add(self, token: int) -> None:
         """Go on after a token that was allowed."""
-        self._matcher.consume_token(token)
+        with failures_as_errors("the form of the answer cannot be followed"):
+            self._matcher.consume_token(token)
 
     @property
     def is_whole(self) -> bool:
@@ -186,7 +193,10 @@ class Forms:
             return found
 
     def _new(self, name: str, grammar: str) -> Form:
-        matcher = self._package.LLMatcher(self._tokens, grammar, log_level=0, limits=self._limits)
+        with failures_as_errors(f"{name} cannot be followed"):
+            matcher = self._package.LLMatcher(
+                self._tokens, grammar, log_level=0, limits=self._limits
+            )
         if matcher.is_error():
             message = _short(matcher.get_error())
             schema = json.loads(grammar)["grammars"][-1].get("json_schema")
@@ -248,11 +258,13 @@ def _with_stack(function: Callable[[], _T]) -> _T:
     try:
         thread = threading.Thread(target=run, name="relaxpy grammar")
         thread.start()
+    except RuntimeError as error:
+        raise ModelError(f"there is no room for a stack of {_STACK >> 20} MB: {error}") from None
     finally:
         threading.stack_size(before)
     thread.join()
-    for error in errors:
-        raise error
+    if errors:
+        raise errors[0]
     return results[0]
 
 

@@ -23,7 +23,7 @@ _CACHED_TEXTS = 1000
 
 
 @contextmanager
-def _failures_as_errors(what: str) -> Iterator[None]:
+def failures_as_errors(what: str) -> Iterator[None]:
     """Raise a ModelError where the package, which is written in Rust, panics or fails."""
     try:
         yield
@@ -51,7 +51,7 @@ class Tokenizer:
     def encode(self, text: str, *, is_rendered: bool = False) -> list[int]:
         """The tokens of a text; one that a chat template rendered has its first token already."""
         try:
-            with _failures_as_errors("the tokenizer cannot read a text"):
+            with failures_as_errors("the tokenizer cannot read a text"):
                 # Other than `encode`, it lets other threads run.
                 [found] = self.own.encode_batch_fast([text], add_special_tokens=not is_rendered)
                 tokens: list[int] = found.ids
@@ -61,12 +61,12 @@ class Tokenizer:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without those that only control the model."""
-        with _failures_as_errors("the tokenizer cannot write tokens"):
+        with failures_as_errors("the tokenizer cannot write tokens"):
             return str(self.own.decode(list(tokens)))
 
     def piece(self, token: int) -> str:
         """The text of one token, also of one that controls the model."""
-        with _failures_as_errors("the tokenizer cannot write a token"):
+        with failures_as_errors("the tokenizer cannot write a token"):
             return str(self.own.decode([token], skip_special_tokens=False))
 
     def hidden(self, texts: Iterable[str]) -> set[int]:
@@ -161,7 +161,7 @@ def tokenizer_of_file(path: Path, special: Mapping[str, str]) -> Tokenizer:
     """The tokenizer in a `tokenizer.json`. Errors: ModelError."""
     tokenizers = require_tokenizers()
     try:
-        with _failures_as_errors("it is damaged"):
+        with failures_as_errors("it is damaged"):
             own = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises no other class
         raise ModelError(f"{path} is not a tokenizer: {error}") from None
@@ -275,7 +275,7 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
         "tokenizer.ggml.token_type", len(words)
     ).tolist()  # fmt: skip
     try:
-        with _failures_as_errors("its tokens contradict each other"):
+        with failures_as_errors("its tokens contradict each other"):
             own = makers[kind](meta, words, kinds)
             added = [word for word, kind in zip(words, kinds, strict=True) if kind == _CONTROL]
             own.add_special_tokens(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from relaxpy.plugins.llm.answer_parts import Layout, Part, Splitter, Style, Thoughts
+from relaxpy.support.dataclass import replace
 from tests.plugins.llm import tiny
 from tests.plugins.llm.parts import ASK, CALLS, NAMES, ONE, SHOWN, TEMPLATES, THINKS, TOOLS, TWO
 
@@ -97,6 +98,8 @@ def test_a_template_tells_what_answers_have() -> None:
         "json": "",
     }
     assert Style.of(tiny.TEMPLATE) is None
+    assert Style.of(TEMPLATES["hermes"] + "<function=x>") is None
+    assert Style.of("{{ tools }}<|tool_call|>") == replace(found["phi"], end="")
     assert Thoughts.of(tiny.TEMPLATE, "<think>\n") is None
     for prompt, is_open in (("a", False), ("<think>\n", True), ("<think>a</think> b", False)):
         assert Thoughts.of(THINKS, prompt) == Thoughts("<think>", "</think>", is_open)
@@ -222,6 +225,17 @@ def test_thoughts_are_apart_from_the_answer(models: Any, serve: Any, writes: Any
     writes(lm, f"{answer}<tool_call>{ONE}</tool_call>")
     found = joined(client.chat.completions.create(tools=TOOLS, stream=True, **options))
     assert found == ("hello", "the cat sat", [("weather", CALLS[0].text)], "tool_calls")
+
+
+def test_texts_of_a_model_follow_from_variables_of_the_template(models: Any) -> None:
+    lm, variables = models["thinks"], {"enable_thinking": False, "tools": TOOLS}
+    tokens, text = lm.conversation(ASK, variables)
+    assert text.endswith("<think>\n\n</think>\n\n")
+    assert "Tells the weather." in text
+    wanted = lm.generate(tokens, max_tokens=9)
+    assert lm.generate(ASK, variables=variables, max_tokens=9) == wanted
+    assert "".join(lm.stream(ASK, variables=variables, max_tokens=9)) == wanted
+    assert lm.generate([ASK], variables=variables, max_tokens=9) == [wanted]
 
 
 @pytest.mark.parametrize("thinking", [None, True, False])

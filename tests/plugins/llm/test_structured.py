@@ -216,10 +216,10 @@ for given in eval(sys.argv[1]):
         print(type(error).__name__, str(error)[:90].replace(chr(10), " "))
 """
 CASES = [
-    """{"schema": chain(490, '{"properties": {"a": {"$ref": "%s"}}}')}""",
-    """{"schema": chain(490, '{"items": {"items": {"items": {"items": {"$ref": "%s"}}}}}')}""",
-    """{"schema": chain(600, '{"anyOf": [{"$ref": "%s"}]}')}""",
-    """{"schema": ways(400, lambda k: {"items": {"$ref": "#"}, "minItems": k})}""",
+    """{"schema": chain(240, '{"properties": {"a": {"$ref": "%s"}}}')}""",
+    """{"schema": chain(240, '{"items": {"items": {"items": {"items": {"$ref": "%s"}}}}}')}""",
+    """{"schema": chain(300, '{"anyOf": [{"$ref": "%s"}]}')}""",
+    """{"schema": ways(240, lambda k: {"items": {"$ref": "#"}, "minItems": k})}""",
     """{"schema": json.loads('{"items":' * 900 + "{}" + "}" * 900)}""",
     """{"schema": {"allOf": [ways(2, lambda k: {"required": [f"{j}{k}"]}) for j in range(30)]}}""",
     """{"schema": {"enum": ["x" * 20 + str(k) for k in range(9000)]}}""",
@@ -233,7 +233,7 @@ CASES = [
     """{"grammar": rules(3000, '"x" root r{}')}""",
     """{"grammar": "root ::= a a a a a\\na ::= root root | "}""",
     """{"grammar": "root ::= " + " | ".join(['"x" root "y"'] * 2500)}""",
-    """{"grammar": "root ::= " + '"x" root ' * 400 + "|"}""",
+    """{"grammar": "root ::= " + '"x" root ' * 240 + "|"}""",
 ]
 
 
@@ -247,6 +247,31 @@ def test_hostile_forms_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lines) == len(CASES)
     assert all(line == "followed" or line.startswith("ParameterError") for line in lines), lines
     assert time.monotonic() - begin < 60
+
+
+def test_an_answer_takes_little_time_to_follow_its_form(
+    forms: Forms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower, clock = forms.form({"regex": "a+"}).begin(), iter(range(0, 999, 4))
+    monkeypatch.setattr(time, "thread_time", lambda: next(clock))
+    follower.allowed()
+    follower.allowed()
+    with pytest.raises(ParameterError, match="cannot be followed: it is too complex"):
+        follower.allowed()
+
+
+def test_panics_of_the_package_are_errors(forms: Forms, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    class Broken:
+        def compute_bitmask(self) -> bytes:
+            raise PanicException("index out of bounds")
+
+    follower = forms.form({"regex": "a+"}).begin()
+    monkeypatch.setattr(follower, "_matcher", Broken())
+    with pytest.raises(ModelError, match="cannot be followed: index out of bounds"):
+        follower.allowed()
 
 
 def test_compiled_forms_are_kept_and_their_number_is_bounded(forms: Forms) -> None:
