@@ -16,30 +16,30 @@ from tests.counting import calls
 
 A = tir.decl_buffer((8,), "int32", name="A")
 B = tir.decl_buffer((8,), "int32", name="B")
-I = tir.Var("i", "int32")
-X = A[I]
+VAR = tir.Var("i", "int32")
+ELEMENT = A[VAR]
 Step = Callable[[tir.PrimExpr, int], tir.PrimExpr]
 STEPS: dict[str, Step] = {
     "an index": lambda e, k: A[tir.floormod(e + k, 8)],
     "two indices": lambda e, k: A[tir.floormod(e, 8)] + A[tir.floormod(e + 1, 8)],
-    "either arm": lambda e, k: tir.if_then_else(X > k, e + 1, e * 2),
-    "indices in either arm": lambda e, k: tir.if_then_else(X > k % 3, A[e], A[e + 1]),
-    "indices in a select": lambda e, k: tir.Select(X > k % 3, A[e + 1], A[e]),
+    "either arm": lambda e, k: tir.if_then_else(k < ELEMENT, e + 1, e * 2),
+    "indices in either arm": lambda e, k: tir.if_then_else(k % 3 < ELEMENT, A[e], A[e + 1]),
+    "indices in a select": lambda e, k: tir.Select(k % 3 < ELEMENT, A[e + 1], A[e]),
     "divisors in either arm": lambda e, k: tir.if_then_else(
-        X > k, tir.floordiv(e, X - k), tir.floordiv(e + 9, X - 9)
+        k < ELEMENT, tir.floordiv(e, ELEMENT - k), tir.floordiv(e + 9, ELEMENT - 9)
     ),
     "indices in a conjunction": lambda e, k: tir.Select(tir.And(A[e] > 0, A[e + 1] > 1), e, A[e]),
     "indices in a nested arm": lambda e, k: tir.if_then_else(
-        X > 0, tir.if_then_else(X > 1, A[e], A[e + 1]), A[e + 2]
+        ELEMENT > 0, tir.if_then_else(ELEMENT > 1, A[e], A[e + 1]), A[e + 2]
     ),
 }
 
 
 def kernel(step: Step, depth: int) -> tir.PrimFunc:
-    expr = X
+    expr = ELEMENT
     for k in range(depth):
         expr = step(expr, k)
-    body = tir.For(I, 0, 8, tir.ForKind.SERIAL, tir.BufferStore(B, expr, [I]))
+    body = tir.For(VAR, 0, 8, tir.ForKind.SERIAL, tir.BufferStore(B, expr, [VAR]))
     a, b = tir.Var("a", "handle"), tir.Var("b", "handle")
     attrs = {"global_symbol": "main"}
     return tir.PrimFunc([a, b], body, buffer_map={a: A, b: B}, attrs=attrs)
@@ -66,7 +66,7 @@ def test_elements_in_indices_of_elements_are_written_once() -> None:
 
 def test_subexpressions_under_many_conditions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NumPy, "REPETITIONS", 20)
-    func = kernel(lambda e, k: tir.if_then_else(X > k % 3, A[e] + e, e), 12)
+    func = kernel(lambda e, k: tir.if_then_else(k % 3 < ELEMENT, A[e] + e, e), 12)
     with pytest.raises(CompileError, match="under too many different conditions") as caught:
         relaxpy.compile(func, "numpy")
     assert "to variables" in str(caught.value)

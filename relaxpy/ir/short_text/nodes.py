@@ -136,7 +136,8 @@ class ScalarText:
                 return self._intrinsic(expr, op, args)
             case tir.PrimExpr(_fields=("producer", "indices")):  # an element of a tensor
                 producer, indices = (getattr(expr, field) for field in expr._fields)
-                return Group(f"{producer.name}[", self.text.index_docs(indices, self._index_doc), "]"), ATOM
+                written = self.text.index_docs(indices, self._index_doc)
+                return Group(f"{producer.name}[", written, "]"), ATOM
             case _:
                 names = Reduce.__match_args__ if isinstance(expr, Reduce) else expr._fields
                 fields = (self._field(getattr(expr, name)) for name in names)
@@ -319,9 +320,7 @@ class ShortText:
                 return string_text(str(expr.value)), ATOM
 
     def index_docs(
-        self,
-        indices: Iterable[tir.PrimExpr],
-        doc: Callable[[tir.PrimExpr], Doc] | None = None,
+        self, indices: Iterable[tir.PrimExpr], doc: Callable[[tir.PrimExpr], Doc] | None = None
     ) -> list[Doc]:
         """The indices of an access: a Ramp is a slice, with its step if that is not 1.
 
@@ -334,9 +333,7 @@ class ShortText:
             out.append(doc(index) if slice_doc is None else slice_doc)
         return out or ["()"]
 
-    def _slice_doc(
-        self, index: tir.PrimExpr, doc: Callable[[tir.PrimExpr], Doc]
-    ) -> Doc | None:
+    def _slice_doc(self, index: tir.PrimExpr, doc: Callable[[tir.PrimExpr], Doc]) -> Doc | None:
         match index:
             case tir.Ramp(base=base, stride=tir.IntImm(value=step), lanes=lanes):
                 stop = ops.add(base, step * lanes)
@@ -357,8 +354,8 @@ class ShortText:
         """`buffer[indices]`, in which `doc` writes an expression."""
         doc = doc or self.prim_doc
         if predicate is not None:
-            begin = Group("[", map(doc, indices), "]")
-            return call(f"{self.name_of(buffer)}.vload", begin, keyword("predicate", doc(predicate)))
+            begin, mask = Group("[", map(doc, indices), "]"), keyword("predicate", doc(predicate))
+            return call(f"{self.name_of(buffer)}.vload", begin, mask)
         return Group(f"{self.name_of(buffer)}[", self.index_docs(indices, doc), "]")
 
     def bounds_docs(self, start: tir.PrimExpr, extent: tir.PrimExpr) -> tuple[Doc, Doc]:

@@ -175,7 +175,7 @@ class SharedNodes:
         """Those whose other uses are computed later, and not counted."""
 
     def add(self, exprs: Iterable[tir.PrimExpr]) -> None:
-        """Look at expressions, too, if they are not parts of others."""
+        """Look at more expressions, which may be parts of others."""
         parts = dict.fromkeys(n for e in exprs if e not in self._parts for n in walk(e))
         for node in reversed(parts):
             if node in self._inside or isinstance(node, BufferLoad):
@@ -352,6 +352,7 @@ class ArrayEmitter:
                 if (
                     node not in expanded
                     and node not in self.done
+                    and (node, self.layout) not in self.kept
                     and not isinstance(node, BufferLoad)
                 ):
                     expanded.add(node)
@@ -367,7 +368,8 @@ class ArrayEmitter:
         if is_kept:  # in memory that no other operation writes
             out = self.spare = None
         at = expr, self.layout
-        value, guards = self.kept.get(at) or self.done.get(expr, (None, ()))
+        known = self.kept.get(at) or self.done.get(expr)
+        value, guards = (None, ()) if known is None else known
         if value is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
             # It was computed for fewer iterations than are needed now.
             self._count_repetition()
