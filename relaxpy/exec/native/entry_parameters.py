@@ -34,7 +34,7 @@ class EntrySignature:
     def of_member(self, func: PrimFunc, values: Mapping[Var, PrimExpr]) -> EntrySignature:
         """The signature of `func`, which has these values for the last parameters of a class."""
         params = [
-            replace(param, shape=buffer.shape, strides=buffer.strides or None)
+            replace(param, shape=buffer.shape)
             if isinstance(param, Array) and buffer is not None
             else param
             for param, buffer in zip(self.params, func.buffer_map_items, strict=False)
