@@ -6,15 +6,7 @@ import pytest
 
 from relaxpy.ir import IRModule, Op
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import (
-    children,
-    consists_of,
-    map_children,
-    occurrences,
-    rename,
-    rewrite,
-    walk,
-)
+from relaxpy.ir.core.traverse import children, map_children, occurrences, rename, rewrite, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
@@ -71,6 +63,14 @@ def test_occurrences_are_those_of_a_walk():
     for root, one, other in product(roots, classes, classes):
         expected = [node for node in walk(root) if isinstance(node, (one, other))]
         assert list(occurrences(root, one, other)) == expected
+
+
+def consists_of(root: Node, *kinds: type[Node]) -> bool:
+    """True if nodes say that all expressions in `root` are of some classes."""
+    bits = 0
+    for kind in kinds:
+        bits |= kind._bits
+    return not root._bits_inside & ~bits
 
 
 def test_ranges_say_what_is_in_their_bounds() -> None:

@@ -11,7 +11,7 @@ from relaxpy.exec.loops.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.loops.plan.tree import For, Tile, Tree, accesses
 from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Allocations, Cost
-from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
+from relaxpy.exec.native.calls.entry import Array, Integer, Number, sizes_of
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.entry_parameters import EntrySignature
 from relaxpy.exec.native.llvm.llvm_module import Module
@@ -63,7 +63,8 @@ class KernelEmitter:
         self.program, self.plan, self.signature = program, program.plan, signature
         is_array = [isinstance(p, Array) for p in signature.params]
         params = [(POINTER if array else I64, f"p{n}") for n, array in enumerate(is_array)]
-        params += [(I64, size) for size in size_names(signature.params)]
+        sizes = sizes_of(signature.params)
+        params += [(I64, f"size{n}") for n in range(len(sizes))]
         if module.is_exported:
             params += [(POINTER, "memory"), (POINTER, "context")]
         self.function = f = module.function(name, params, I32)
@@ -74,12 +75,11 @@ class KernelEmitter:
         """The memory that the function takes from its caller if it is exported."""
         arrays = [p for p, array in zip(f.params, is_array, strict=False) if array]
         pointers = dict(zip(signature.buffers, arrays, strict=True))
-        names = size_names(signature.params)
-        given = dict(zip(names, f.params[len(is_array) : len(is_array) + len(names)], strict=True))
+        given = f.params[len(is_array) : len(is_array) + len(sizes)]
+        self.sizes = dict(zip(sizes, given, strict=True))
         for param, value in zip(signature.params, f.params, strict=False):
             if isinstance(param, Integer):
-                given[param.name] = value
-        self.sizes = {size: given[name] for name, size in signature.sizes.items()}
+                self.sizes[param.value] = value
         variables = {size: v for size, v in self.sizes.items() if isinstance(size, Var)}
         for size in multiples.keys() & variables.keys():
             variables[size].multiple = multiples[size]

@@ -421,7 +421,7 @@ def on_views(
     result = function(*views, **attrs) if attrs else function(*views)
     if result is None or (type(result) is np.ndarray and result.base is None):  # it is no view
         return result
-    return _original(result, dict(_by_address(views, args)))
+    return with_originals(result, dict(_by_address(views, args)))
 
 
 def _views(values: Sequence[Any], kept: list[ref[Array]], *, tensors: bool) -> list[Any]:
@@ -448,11 +448,13 @@ def _by_address(views: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[i
             yield from _by_address(view, value)
 
 
-def _original(value: Any, originals: Mapping[int, Any]) -> Any:
+def with_originals(value: Any, originals: Mapping[int, Any]) -> Any:
+    """`value` with the originals of copies or views in it, by their addresses; itself without."""
     if id(value) in originals:
         return originals[id(value)]
     if type(value) is tuple or type(value) is list:
-        return type(value)([_original(member, originals) for member in value])
+        fields = type(value)([with_originals(member, originals) for member in value])
+        return value if all(map(operator.is_, value, fields)) else fields
     return value
 
 

@@ -63,14 +63,6 @@ def tree_size(root: Node) -> int:
     return sizes[root]
 
 
-def consists_of(root: Node, *kinds: type[Node]) -> bool:
-    """True if all expressions in `root` are of some classes, without a traversal."""
-    bits = 0
-    for kind in kinds:
-        bits |= kind._bits
-    return not root._bits_inside & ~bits
-
-
 def occurrences(root: Node, *kinds: type[N]) -> Iterator[N]:
     """Visit the nodes of some classes, in the order of `walk`.
 

@@ -14,7 +14,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
+from relaxpy.exec.native.calls.entry import Array, Integer, Param, sizes_of
 from relaxpy.exec.native.calls.entry_table import entry_table
 from relaxpy.exec.native.calls.interpreter import DTYPES, fits_interpreter
 from relaxpy.exec.native.calls.jit import compile_module
@@ -22,10 +22,12 @@ from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import F32, I32, I64, POINTER
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.ir.tir.expr import IntImm, Var
 from relaxpy.script import from_source
 
 Entry = Callable[..., object]
-PARAMS = (Array("float32", ("n", 3)), Integer("k"), Array("float32", ("n", 3), written=True))
+N, M, K, THREE = (*(Var(name, "int64") for name in "nmk"), IntImm("int64", 3))
+PARAMS = (Array("float32", (N, THREE)), Integer(K), Array("float32", (N, THREE), written=True))
 
 
 def fallback(*args: object, **keywords: object) -> tuple[object, ...]:
@@ -70,8 +72,8 @@ def test_this_interpreter_fits() -> None:
 
 
 def test_sizes_come_in_the_order_of_parameters() -> None:
-    assert size_names([*PARAMS, Array("int8", ("m", 2, "n"))]) == ["n", "m"]
-    assert size_names([Integer("n"), Array("int8", ("m", "n", 2))]) == ["m"]
+    assert sizes_of([*PARAMS, Array("int8", (M, THREE, N))]) == [N, M]
+    assert sizes_of([Integer(N), Array("int8", (M, N, THREE))]) == [M]
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
@@ -210,7 +212,7 @@ def test_the_entry_keeps_its_code_and_nothing_else_keeps_it() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_of_all_datatypes_are_known(dtype: str) -> None:
-    params = (Array(dtype, ("n",)), Integer("k"), Array(dtype, ("n",), written=True))
+    params = (Array(dtype, (N,)), Integer(K), Array(dtype, (N,), written=True))
     module = Module(host().triple, host().vector_bits)
     f = module.function("kernel", [(POINTER, "x"), (I64, "k"), (POINTER, "y"), (I64, "n")], I32)
     f.ret(f.const(I32, 0))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from relaxpy.exec.machine.tuning import Allocations
 from relaxpy.exec.native.calls.entry import empty_builtin
 from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.exec.runtime.values import with_originals
 from relaxpy.support.dataclass import dataclass
 
 
@@ -47,7 +47,7 @@ class WithCopies:
         if self.prepared is None:
             self.prepared = self.native()
         originals = {id(copy): item for copy, item in zip(copies, args, strict=True)}
-        return _replaced(self.prepared(*copies), originals)
+        return with_originals(self.prepared(*copies), originals)
 
     def _copies(self, args: tuple[Any, ...]) -> list[Any] | None:
         """The arguments, with copies of some; None if there is no copy."""
@@ -77,13 +77,6 @@ def _grows(array: np.ndarray[Any, Any]) -> bool:
     steps = zip(array.strides, array.shape, strict=True)
     memory: int = array.itemsize + sum(abs(stride) * (size - 1) for stride, size in steps)
     return array.nbytes > max(memory, Allocations.LARGEST_COPY)
-
-
-def _replaced(value: Any, originals: dict[int, Any]) -> Any:
-    if type(value) is not tuple:
-        return originals.get(id(value), value)
-    fields = tuple(_replaced(field, originals) for field in value)
-    return value if all(map(is_, value, fields)) else fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)

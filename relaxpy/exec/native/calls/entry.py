@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from relaxpy.exec.native.threads.freed_memory import memory
 from relaxpy.exec.runtime.values import empty
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
 _FASTCALL_WITH_KEYWORDS: Final = 0x82
@@ -24,24 +25,23 @@ _FASTCALL_WITH_KEYWORDS: Final = 0x82
 class Array:
     """A parameter that is an array.
 
-    Sizes with the same name are equal. Without strides, which may have names too, the array is
-    contiguous.
+    Equal sizes have the same value. Without strides, the array is contiguous.
 
     Units:
         strides  elements
     """
 
     dtype: str
-    shape: tuple[int | str, ...]
+    shape: tuple[PrimExpr, ...]
     written: bool = False
-    strides: tuple[int | str, ...] | None = None
+    strides: tuple[PrimExpr, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer parameter, referred to by its name like a size, passed as an i64."""
+    """An integer parameter, which may be a size of others, passed as an i64."""
 
-    name: str
+    value: PrimExpr
     dtype: str = "int64"
 
 
@@ -78,14 +78,13 @@ def leaves_of(params: Iterable[Tree]) -> list[Leaf]:
     return leaves
 
 
-def size_names(params: Iterable[Leaf]) -> list[str]:
-    """The names of sizes that are not parameters, in the order in which a kernel takes them."""
+def sizes_of(params: Iterable[Leaf]) -> list[PrimExpr]:
+    """The sizes that are neither literals nor parameters, in the order of a kernel."""
     params = list(params)
-    known = {param.name for param in params if isinstance(param, Integer)}
+    known = {param.value for param in params if isinstance(param, Integer)}
     arrays = [param for param in params if isinstance(param, Array)]
-    sizes = (size for a in arrays for size in (*a.shape, *(a.strides or ())))
-    named = [size for size in sizes if isinstance(size, str)]
-    return [name for name in dict.fromkeys(named) if name not in known]
+    sizes = dict.fromkeys(size for a in arrays for size in (*a.shape, *(a.strides or ())))
+    return [size for size in sizes if not isinstance(size, IntImm) and size not in known]
 
 
 def builtin_at(

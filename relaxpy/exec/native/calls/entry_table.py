@@ -24,7 +24,7 @@ from relaxpy.exec.native.calls.entry import (
     Tree,
     builtin_at,
     leaves_of,
-    size_names,
+    sizes_of,
 )
 from relaxpy.exec.native.calls.interpreter import (
     ALIGNED,
@@ -41,6 +41,7 @@ from relaxpy.exec.native.machine_code.objects import Library, link_object, proce
 from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.native.threads.freed_memory import connect_memory
 from relaxpy.exec.native.threads.pool import connect
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
 PASSED: Final = 6
@@ -83,7 +84,7 @@ class EntryTable:
         function: the code to run, which returns 0 unless it refuses its data; empty if there is
             none. Its arguments are words: of all leaves of the parameters that are not `Anything`
             the addresses of arrays, integers, and other numbers as the bits of a float64; then the
-            values of the `size_names` of these, and the addresses of new arrays.
+            values of the `sizes_of` these, and the addresses of new arrays.
         tasks: the number of tasks if it is the body of a parallel loop, which has the words as
             context; 0 if it takes these few as arguments; or `BY_WORDS`.
         sizes: the function that refuses impossible sizes, and writes the words of others that
@@ -127,7 +128,7 @@ def entry_table(
     *,
     tasks: int = 0,
     scratch: int = 0,
-    limits: Mapping[str, int] = MappingProxyType({}),
+    limits: Mapping[PrimExpr, int] = MappingProxyType({}),
     sizes: str = "",
     is_small: bool = False,
     is_graph: bool = False,
@@ -186,7 +187,7 @@ def types_of(params: Sequence[Tree]) -> list[Type]:
     """The types of the arguments that a function has for parameters and sizes."""
     leaves = taken(params)
     types = [POINTER if isinstance(leaf, Array) else I64 for leaf in leaves]
-    return types + [I64] * len(size_names(leaves))
+    return types + [I64] * len(sizes_of(leaves))
 
 
 def from_words(f: Function, types: Sequence[Type]) -> list[Value]:
@@ -195,17 +196,17 @@ def from_words(f: Function, types: Sequence[Type]) -> list[Value]:
     return [f.load(type, f.element(words, n, I64), 8) for n, type in enumerate(types)]
 
 
-def positions_of(params: Sequence[Tree], results: Sequence[Array] = ()) -> dict[str, int]:
+def positions_of(params: Sequence[Tree], results: Sequence[Array] = ()) -> dict[PrimExpr, int]:
     """The positions of sizes among the words of a function, whose results may have others."""
     leaves = taken(params)
-    names = size_names(leaves)
-    found = {name: len(leaves) + n for n, name in enumerate(names)}
+    sizes = sizes_of(leaves)
+    found = {size: len(leaves) + n for n, size in enumerate(sizes)}
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, Integer):
-            found.setdefault(leaf.name, position)
-    start = len(leaves) + len(names) + len(results)
-    new = [name for name in size_names(results) if name not in found]
-    return found | {name: start + n for n, name in enumerate(new)}
+            found.setdefault(leaf.value, position)
+    start = len(leaves) + len(sizes) + len(results)
+    new = [size for size in sizes_of(results) if size not in found]
+    return found | {size: start + n for n, size in enumerate(new)}
 
 
 class _Writer:
@@ -219,17 +220,17 @@ class _Writer:
         self,
         params: Sequence[Tree],
         results: Sequence[Array],
-        limits: Mapping[str, int],
+        limits: Mapping[PrimExpr, int],
         returned: Container[int],
     ) -> None:
         self.positions = positions_of(params, results)
-        self.first_result = len(taken(params)) + len(size_names(taken(params)))
+        self.first_result = len(taken(params)) + len(sizes_of(taken(params)))
         self.items: list[tuple[Tree, int]] = []
         self._results, self._returned = results, returned
         takes = (not isinstance(leaf, Anything) for leaf in leaves_of(params))
         self._words_before = [*accumulate(takes, initial=0)]
-        self._bound: set[str] = set()
-        self._bits = {name: limit.bit_length() - 1 for name, limit in limits.items()}
+        self._bound: set[PrimExpr] = set()
+        self._bits = {size: limit.bit_length() - 1 for size, limit in limits.items()}
         self._add(params, 0)
         for item, leaf in self.items:
             if isinstance(item, Fields):
@@ -265,8 +266,8 @@ class _Writer:
                 shift, steps = DTYPES[dtype].itemsize.bit_length() - 1, strides or ()
                 yield from (ARRAY, ENTRIES.index(dtype), word, len(shape), flags, shift, len(steps))
                 yield from map(self._size, (*shape, *steps))
-            case Integer(name=name, dtype=dtype):
-                yield from (*self._scalar(dtype, word, 1), self._size(name))
+            case Integer(value=value, dtype=dtype):
+                yield from (*self._scalar(dtype, word, 1), self._size(value))
             case Number(dtype=dtype):
                 yield from self._scalar(dtype, word, 0)
             case Fields(params=params, type=kind):
@@ -279,10 +280,10 @@ class _Writer:
         shift = DTYPES[dtype].itemsize.bit_length() - 1
         return SCALAR, ENTRIES.index(f"scalar {dtype}"), word, sizes, form, shift, 0
 
-    def _size(self, size: int | str) -> int:
-        """A number, which may be a negative stride, or the code of a name."""
-        if isinstance(size, int):
-            return max(size, NAMES >> 4)  # no array has smaller strides
+    def _size(self, size: PrimExpr) -> int:
+        """A number, which may be a negative stride, or the code of another size."""
+        if isinstance(size, IntImm):
+            return max(size.value, NAMES >> 4)  # no array has smaller strides
         is_new = size not in self._bound
         self._bound.add(size)
         return NAMES + (self.positions[size] << NAME | self._bits.get(size, 63) << 1 | is_new)

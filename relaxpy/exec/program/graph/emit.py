@@ -17,7 +17,6 @@ from relaxpy.exec.native.calls.entry_table import (
     positions_of,
     types_of,
 )
-from relaxpy.exec.native.entry_parameters import size_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.typed_values import Signature
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER, EntryCode, Function, Type, Value
@@ -33,6 +32,7 @@ from relaxpy.exec.program.graph.program import (
     constants_name,
 )
 from relaxpy.ir.tir.analysis.iterations import most_iterations
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 
 class GraphEmitter:
@@ -44,8 +44,6 @@ class GraphEmitter:
         self.module, self.symbol, self.graph, self.kernels = module, symbol, graph, kernels
         self.outputs: Sequence[Tensor] = graph.region.results
         self.leaves = leaves_of(graph.params)
-        self.names = {**graph.names}
-        """The names of sizes, also of results."""
 
     def emit(self) -> EntryTable:
         """Emit the function, and that of its sizes; return how Python calls them.
@@ -63,7 +61,7 @@ class GraphEmitter:
             *(code.function, graph.params, results, self._answer(graph.result)),
             tasks=code.tasks,
             scratch=code.scratch,
-            limits=dict.fromkeys(graph.variables.values(), graph.limit),
+            limits=dict.fromkeys(graph.variables, graph.limit),
             sizes=self._emit_sizes(positions_of(graph.params, results)),
             is_small=self._is_small(),
             is_graph=True,
@@ -101,7 +99,7 @@ class GraphEmitter:
         given = dict(zip(self._taken(), arguments, strict=False))
         memories = {tensor.memory: given[n] for n, tensor in graph.tensors.items()}
         positions = positions_of(graph.params)
-        frame = self.frame(f, {name: arguments[n] for name, n in positions.items()})
+        frame = self.frame(f, {size: arguments[n] for size, n in positions.items()})
         outputs = arguments[len(types) - len(self.outputs) :]
         region = RegionEmitter(self.symbol, self.kernels, graph.region, frame, memories, outputs)
         region.emit()
@@ -129,17 +127,16 @@ class GraphEmitter:
         tasks = self.module.functions[symbol].only_tasks()
         return tasks or (EntryCode(symbol) if len(types) <= PASSED else None)
 
-    def frame(self, f: Function, sizes: Mapping[str, Value]) -> Values:
+    def frame(self, f: Function, sizes: Mapping[PrimExpr, Value]) -> Values:
         """An environment that computes sizes at this position of `f`."""
-        variables = {var: sizes[name] for var, name in self.graph.variables.items()}
+        variables = {var: sizes[var] for var in self.graph.variables}
         return Values(f, {}, variables, (), frozenset(variables))
 
     # ---- the entry
 
     def _result(self, tensor: Tensor) -> Array:
         """A new array."""
-        shape = tuple(size_of(size, self.names) for size in tensor.shape)
-        return Array(str(tensor.sinfo.dtype), shape)
+        return Array(str(tensor.sinfo.dtype), tensor.shape)
 
     def _answer(self, value: Result) -> Answer:
         if isinstance(value, tuple):
@@ -151,22 +148,21 @@ class GraphEmitter:
             return position
         return ~next(n for n, t in enumerate(self.outputs) if t is value)
 
-    def _emit_sizes(self, positions: Mapping[str, int]) -> str:
+    def _emit_sizes(self, positions: Mapping[PrimExpr, int]) -> str:
         """The function that checks sizes and computes those of results; empty if all are known."""
         variables = self.graph.variables
-        if len(variables) == len(self.names):
+        computed = [size for size in positions if not isinstance(size, Var | IntImm)]
+        if not computed:
             return ""
         f = self.module.function(f"{self.symbol}.sizes", [(POINTER, "words")], I32, optimised=False)
-        words = {name: f.element(f.params[0], n, I64) for name, n in positions.items()}
-        frame = self.frame(f, {name: f.load(I64, words[name]) for name in variables.values()})
+        words = {size: f.element(f.params[0], n, I64) for size, n in positions.items()}
+        frame = self.frame(f, {var: f.load(I64, words[var]) for var in variables})
         differs = f.const(I64, 0)
-        for size, name in self.names.items():
-            if size in variables:
+        for size in computed:
+            if size not in self.graph.sizes:
+                f.store(frame.index(size), words[size])
                 continue
-            if size not in self.graph.names:
-                f.store(frame.index(size), words[name])
-                continue
-            difference = f.arithmetic("xor", frame.index(size), f.load(I64, words[name]))
+            difference = f.arithmetic("xor", frame.index(size), f.load(I64, words[size]))
             differs = f.arithmetic("or", differs, difference)
         f.ret(f.cast("zext", f.compare("ne", differs, 0), "i32"))
         return f.name

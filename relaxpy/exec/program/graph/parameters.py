@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeGuard
 
 from relaxpy.exec.native.calls.entry import Anything, Array, Fields, Integer, Tree
 from relaxpy.exec.native.calls.interpreter import DTYPES
-from relaxpy.exec.native.entry_parameters import name_of, size_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.program.graph.program import Passed, Shape, Tensor, Value
 from relaxpy.exec.program.memory import Memory
@@ -24,14 +24,14 @@ class Parameters:
     Fields:
         params: how the entry checks them.
         tensors: those that are tensors, by number among all without the tuples.
-        names: those of the shape variables, and of other dimensions, which have to be equal.
+        given: the shape variables, and the other dimensions, which have to be equal.
         sizes: what the program computes; readers add to it.
     """
 
     def __init__(self) -> None:
         self.params: list[Tree] = []
         self.tensors: dict[int, Tensor] = {}
-        self.names: dict[tir.PrimExpr, str] = {}
+        self.given: dict[tir.PrimExpr, None] = {}
         self.sizes: set[tir.PrimExpr] = set()
         self._count = 0
         self._positions: dict[int, int] = {}
@@ -74,7 +74,7 @@ class Parameters:
         Errors:
             RefusedError: a size may overflow or divide by 0, or a variable is unknown.
         """
-        sizes = {*self.sizes, *self.names}
+        sizes = {*self.sizes, *self.given}
         for limit in _LIMITS:
             if all(self._limit(size, limit) <= 1 << 62 for size in sizes):
                 return limit
@@ -87,8 +87,8 @@ class Parameters:
             return Fields(tuple(param for param, _ in pairs)), tuple(value for _, value in pairs)
         if isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is not None:
             self._count += len(sinfo.values)
-            dims = (Integer(name_of(size, self.names)) for size in sinfo.values)
-            return Fields(tuple(dims), "shape"), Shape(sinfo.values)
+            self._add(sinfo.values)
+            return Fields(tuple(map(Integer, sinfo.values)), "shape"), Shape(sinfo.values)
         number = self._count
         self._count += 1
         if isinstance(sinfo, rx.ObjectStructInfo):
@@ -96,22 +96,26 @@ class Parameters:
         if isinstance(sinfo, rx.PrimStructInfo):
             return self._integer(sinfo), Passed(number)
         tensor = self.tensors[number] = tensor_of(Memory("parameter", number), sinfo)
-        shape = tuple(size_of(size, self.names) for size in tensor.shape)
-        return Array(str(tensor.sinfo.dtype), shape), tensor
+        self._add(tensor.shape)
+        return Array(str(tensor.sinfo.dtype), tensor.shape), tensor
+
+    def _add(self, sizes: Iterable[tir.PrimExpr]) -> None:
+        self.given |= dict.fromkeys(size for size in sizes if not isinstance(size, tir.IntImm))
 
     def _integer(self, sinfo: rx.PrimStructInfo) -> Integer:
         if sinfo.dtype != "int64" or not isinstance(sinfo.value, tir.Var):
             raise RefusedError("a parameter is a number, or not a variable of 64 bits")
-        if sinfo.value in self.names:
+        if sinfo.value in self.given:
             raise RefusedError("two parameters are the same variable")
-        return Integer(name_of(sinfo.value, self.names))
+        self._add([sinfo.value])
+        return Integer(sinfo.value)
 
     def _limit(self, size: tir.PrimExpr, limit: int) -> int:
         """The absolute value that a size does not exceed, if variables do not exceed `limit`."""
         match size:
             case tir.IntImm(value=value):
                 return abs(value)
-            case tir.Var() if size in self.names:
+            case tir.Var() if size in self.given:
                 return limit
             case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
                 return self._limit(a, limit) + self._limit(b, limit)

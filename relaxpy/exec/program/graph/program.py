@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.exec.native.calls.entry import Tree
@@ -260,7 +260,7 @@ class Graph:
     Fields:
         params: the parameters as its entry checks them; other fields number these and the fields of
             tuples, without the tuples.
-        names: those of the shape variables, and of other dimensions, which parameters must equal.
+        sizes: the shape variables, and other dimensions, which parameters must equal.
         limit: the exclusive upper bound of the absolute values of variables.
         tensors: the parameters that are arrays, with their positions.
         constants: the constants, each with the order of its elements in memory, if not its own.
@@ -270,7 +270,7 @@ class Graph:
     """
 
     params: Sequence[Tree]
-    names: Mapping[PrimExpr, str]
+    sizes: Collection[PrimExpr]
     limit: int
     tensors: Mapping[int, Tensor]
     constants: Sequence[Constant]
@@ -280,9 +280,9 @@ class Graph:
     sessions: Sequence[Session]
 
     @property
-    def variables(self) -> Mapping[Var, str]:
-        """The names of the shape variables."""
-        return {size: name for size, name in self.names.items() if isinstance(size, Var)}
+    def variables(self) -> Sequence[Var]:
+        """The shape variables."""
+        return [size for size in self.sizes if isinstance(size, Var)]
 
     def packed(self, call: KernelCall) -> frozenset[int]:
         """The numbers of the arguments of a kernel that are packed constants."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from relaxpy.exec.native.calls.entry import Array, Integer, size_names
+from relaxpy.exec.native.calls.entry import Array, Integer, sizes_of
 from relaxpy.exec.native.entry_parameters import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
@@ -81,7 +81,7 @@ class GraphReader:
         self._functions: dict[rx.Expr, rx.Function] = {}
         """Local functions by name, without those that are being read."""
         self._parameters = Parameters()
-        self._named = self._parameters.names
+        self._given = self._parameters.given
         self._literals: dict[Memory, rx.Constant] = {}
         self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
         self._outermost: list[Step] = []
@@ -119,7 +119,7 @@ class GraphReader:
             raise RefusedError("it returns a view of a parameter that a kernel writes")
         return Graph(
             parameters.params,
-            parameters.names,
+            parameters.given,
             parameters.limit(),
             parameters.tensors,
             [Constant(*constant) for constant in self._constants],
@@ -134,7 +134,7 @@ class GraphReader:
     def _check_result(self, func: rx.Function, result: Value) -> None:
         ret = func.ret_struct_info
         known = None if ret is None else substitute_info(ret, self._known)
-        variables = {size for size in self._named if isinstance(size, tir.Var)}
+        variables = {size for size in self._given if isinstance(size, tir.Var)}
         if known is not None and not is_base_of(known, _sinfo(result), variables):
             raise RefusedError("the struct info of its result is checked when it runs")
 
@@ -253,7 +253,7 @@ class GraphReader:
         if not same:
             raise RefusedError("a cast fails")
         for found, size in zip(sizes, expected, strict=True):
-            if isinstance(size, tir.Var) and size not in {*self._known, *self._named}:
+            if isinstance(size, tir.Var) and size not in {*self._known, *self._given}:
                 if isinstance(found, Element):
                     raise RefusedError("a size depends on data")
                 self._known[size] = found
@@ -397,7 +397,7 @@ class GraphReader:
         if len(sizes) != len(value.shape):
             raise RefusedError("the rank of a state changes")
         for size, actual in zip(sizes, value.shape, strict=True):
-            if isinstance(size, tir.Var) and size not in {*self._known, *self._named}:
+            if isinstance(size, tir.Var) and size not in {*self._known, *self._given}:
                 self._known[size] = actual
         state = self._new(value.sinfo)
         if not have_shape(value, self._replaced(sizes)):
@@ -551,8 +551,8 @@ class GraphReader:
                 raise RefusedError("a kernel takes strides or numbers")
         passed: list[tir.PrimExpr] = [tir.IntImm("int64", n) for n in signature.constants]
         wide = {var: cast_to(value, INT64) for var, value in sizes.items()}
-        for name in size_names(signature.params):
-            size = widened(signature.sizes[name], wide)
+        for declared in sizes_of(signature.params):
+            size = widened(declared, wide)
             self._sizes.add(size)
             passed.append(size)
         return KernelCall(callee.name, callee.prim_func, arguments, passed, new)
