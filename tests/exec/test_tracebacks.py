@@ -127,7 +127,7 @@ def test_a_fault_of_relaxpy_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(TypeError, match="not callable") as caught:
         relaxpy.compile(Calls)["main"](3)
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
-    assert frames[1:] == ["__call__", "_converted", "<genexpr>"]
+    assert frames[1:] == ["__call__", "_converted_call", "_converted", "<genexpr>"]
 
 
 @TARGETS

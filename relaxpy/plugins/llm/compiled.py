@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.exec.api.compile import compile_made
-from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.registry import get_global_func, registered
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.relax.group_quantization import as_quantization
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
@@ -149,7 +149,8 @@ class CompiledDecoder:
 
     def state(self, name: str, cache: Any, *args: Any) -> None:
         """Change the sequences of a cache: add_sequence, fork_sequence, popn, and so on."""
-        get_global_func(f"vm.builtin.kv_state_{name}")(cache, *args)
+        symbol = f"vm.builtin.kv_state_{name}"
+        (registered(symbol) or get_global_func(symbol))(cache, *args)
 
     def run(
         self,

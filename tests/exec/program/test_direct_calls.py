@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -258,7 +259,7 @@ def outcome(run: Any, function: Callable[..., Any]) -> Any:
     relaxpy.register_func("test.direct", function, override=True)
     relaxpy.register_func("test.pure", function, override=True, pure=True)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    counts = [sys.getrefcount(each) for each in (x, x.dtype, function)]
+    count = sys.getrefcount(x)
     found: Any
     try:
         try:
@@ -267,16 +268,8 @@ def outcome(run: Any, function: Callable[..., Any]) -> Any:
             found = described(run(x), {id(x): "x"})
     except BaseException as error:
         found = error_of(error)
-    relaxpy.register_func("test.direct", function, override=True)
     gc.collect()
-    after = [sys.getrefcount(each) for each in (x, x.dtype, function)]
-    if x.dtype is not np.dtype("float32"):
-        counts[1] = after[1] = 0
-    # Small numbers of references to the datatype come and go elsewhere.
-    same = (
-        counts[0] == after[0] and counts[2] - after[2] in (0, 1) and abs(counts[1] - after[1]) < 3
-    )
-    return found, described(x, {}), weakref.getweakrefcount(x), same
+    return found, described(x, {}), weakref.getweakrefcount(x), sys.getrefcount(x) - count
 
 
 @pytest.fixture(autouse=True)
@@ -314,6 +307,23 @@ def test_in_a_context_that_passes_tensors(name: str) -> None:
         for title in ("first", "fill", "references", "value error", "reshapes", "resizes"):
             assert outcome(direct, FUNCTIONS[title]) == outcome(python, FUNCTIONS[title]), title
     assert outcome(direct, first) == outcome(python, first)
+
+
+@pytest.mark.parametrize("name", ["object", "dps", "numbers"])
+def test_no_call_keeps_a_reference(name: str) -> None:
+    direct, _ = runs(name)
+    x = np.ones((2, 3), np.float32)
+    for title in ("first", "fill", "new", "pair", "view", "own error", "interrupt", "renames"):
+        function = FUNCTIONS[title]
+        relaxpy.register_func("test.direct", function, override=True)
+        for calls in (1, 300):
+            counts = sys.getrefcount(function), sys.getrefcount(np.dtype("float32"))
+            for _ in range(calls):
+                with contextlib.suppress(BaseException):
+                    direct(x)
+        gc.collect()
+        after = sys.getrefcount(function), sys.getrefcount(np.dtype("float32"))
+        assert max(b - a for a, b in zip(counts, after, strict=True)) < 100, title
 
 
 def frames_of(run: Any, x: Any) -> list[str]:

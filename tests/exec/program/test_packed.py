@@ -15,8 +15,9 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.exec.machine.fast_paths import PACKED_CALLS
-from relaxpy.exec.program.graph.sessions import Plan, Session
+from relaxpy.exec.program.graph.sessions import ARGUMENTS, Plan, Session
 from relaxpy.exec.runtime.registry import provided, remove_global_func
+from relaxpy.exec.runtime.values import Part
 from relaxpy.script import from_source
 from relaxpy.support.dataclass import replace
 from tests.exec.program.test_outline import native_functions
@@ -205,6 +206,55 @@ def test_errors_of_relaxpy_are_those_of_the_text(programs: tuple[Any, Any]) -> N
         assert messages[0] == messages[1]
         assert "call_dps_packed" in messages[0]
         np.testing.assert_array_equal(native["main"](Box(), Box(), X), expected)
+
+
+class Apart(Box):
+    """A box whose plan has lists of functions and numbers, and parts of a tensor, by the call."""
+
+    def __init__(self, order: Sequence[int], more: int = 0) -> None:
+        super().__init__()
+        self.order, self.more = order, more
+        self.table = np.arange(600, dtype=np.float32).reshape(10, 20, 3)
+        self.read: list[Any] = []
+
+    def plan(self, forms: Any, calls: Sequence[Any]) -> Plan:
+        plan = super().plan(forms, calls)
+        order = [self.order[k % len(self.order)] for k in range(len(calls))]
+        first = self.table[order[0], 2::5]
+        offsets = (np.array(order) - order[0]) * self.table.strides[0]
+        part = Part((first, first.view(), offsets))
+        notes = [partial(self.note, number) for number, _ in calls]
+        steps = (notes, (part, order)), (self.filled, (part, part, *[0] * self.more))
+        return replace(plan, steps=(*steps, *plan.steps))
+
+    def note(self, number: int, part: Array, row: int) -> None:
+        self.read.append((number, row, part.tolist()))
+
+    def filled(self, part: Array, other: Array, *_: int) -> None:
+        assert part is other
+        part += 1000
+
+
+@pytest.mark.parametrize("order", [[4], [0, 1, 2], [7, 2, 2, 9]])
+def test_arguments_are_those_of_each_call(order: list[int]) -> None:
+    native = relaxpy.compile(from_source(LINE.replace("other, ", "box, ")), "native")
+    box = Apart(order)
+    native["main"](box, Box(), X)
+    assert [number for number, *_ in box.read] == [2, 3, 4]
+    expected = np.arange(600, dtype=np.float32).reshape(10, 20, 3)
+    for _, row, part in box.read:
+        np.testing.assert_array_equal(part, expected[row, 2::5])
+        expected[row, 2::5] += 1000
+    np.testing.assert_array_equal(box.table, expected)
+
+
+def test_a_function_of_too_many_arguments_is_left_to_the_text() -> None:
+    program = relaxpy.compile(from_source(LINE), "native")
+    expected = program["main"](Box(), Box(), X)
+    for more in (ARGUMENTS - 2, ARGUMENTS - 1):
+        box = Apart([1], more)
+        np.testing.assert_array_equal(program["main"](box, Box(), X), expected)
+        assert (box.table.max() > 1000) == (more == ARGUMENTS - 2)
 
 
 def test_an_outdated_plan_is_left_to_the_text(programs: tuple[Any, Any]) -> None:

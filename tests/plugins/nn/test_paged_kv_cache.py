@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.plugins.nn.caches.pages import Pages, Sequence
+from relaxpy.plugins.nn.caches.pages import PagedKVCache, Pages, Sequence
 from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows
 from tests.fuzz.seed import COUNT, SEED
 
@@ -617,3 +617,61 @@ def test_the_slots_of_a_sequence_are_found_as_they_are_added(seed: int) -> None:
         is_copied = runs > 1 + len(seq.slots) // 64
         if seq.slots:
             assert len(places) == (1 if is_copied else runs)
+
+
+def test_runs_are_those_of_a_sequence_with_the_same_slots() -> None:
+    rng = random.Random(f"{SEED} runs")
+    for _ in range(COUNT * 4):
+        pages, other = Pages(12, rng.choice([1, 2, 4])), Sequence()
+        kept = Sequence()
+        for _ in range(30):
+            seq = rng.choice([kept, kept, other])
+            count = rng.randint(1, 5)
+            if rng.random() < 0.5 and pages.needed(seq, count) <= len(pages.free):
+                pages.append(seq, count)
+            else:
+                pages.drop(seq, rng.randint(0, len(seq.slots)))
+            if rng.random() < 0.6:
+                assert [*map(str, seq.places())] == [
+                    *map(str, Sequence(slots=[*seq.slots]).places())
+                ]
+            for each in (kept, other):
+                assert each.pages == [*dict.fromkeys(slot // pages.size for slot in each.slots)]
+            used = {*kept.pages, *other.pages}
+            assert pages.free == {*range(12)} - used
+
+
+def split(qkv: Any, positions: Any, q: Any, k: Any, v: Any, extra: int) -> None:
+    """A kernel that does not rotate, whose strides are checked as those of keys by head."""
+    q[...], k[...], v[...] = np.split(qkv, [HEADS, HEADS + KV_HEADS], axis=1)
+    if extra:
+        assert k.strides[0] == v.strides[0] == D * k.itemsize or len(k) == 1
+    else:
+        assert k.flags.c_contiguous
+        assert v.flags.c_contiguous
+
+
+@pytest.mark.parametrize("by_head", [0, 1])
+def test_a_kernel_splits_heads_as_the_cache_does(by_head: int) -> None:
+    limits = (4, 64, 16, 2, 0, 0)
+    options = limits, [0, 0], (HEADS, KV_HEADS), (D, D), np.dtype("float32")
+    caches = [
+        PagedKVCache(*options, (None, 0)),
+        PagedKVCache(*options, (split, by_head), rotates_by_head=bool(by_head)),
+    ]
+    rng = np.random.default_rng(by_head)
+    for ids, lengths in (([0], [3]), ([1], [2]), ([0, 1], [5, 1]), ([1, 0], [1, 1]), ([1], [6])):
+        tensors = [rng.standard_normal((sum(lengths), HEADS + 2 * KV_HEADS, D)) for _ in range(2)]
+        results = []
+        for cache in caches:
+            for seq_id in set(ids) - cache.sequence_ids():
+                state("add_sequence", cache, seq_id)
+            state("begin_forward", cache, ids, lengths)
+            for layer, qkv in enumerate(tensors):
+                out = np.empty((sum(lengths), HEADS, D), np.float32)
+                cache.fused(layer, 0.5, qkv.astype("float32"), out)
+                results.append(out.tobytes())
+            state("end_forward", cache)
+        assert results[:2] == results[2:]
+    for own, others in zip(caches[0].pages.tensors, caches[1].pages.tensors, strict=True):
+        np.testing.assert_array_equal(own, others)

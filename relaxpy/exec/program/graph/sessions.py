@@ -28,9 +28,12 @@ Step: TypeAlias = "tuple[Any, tuple[Any, ...]]"
 
 def run_steps(steps: Iterable[Step], number: int) -> None:
     """Run the steps of a call without a `Part`, as machine code does."""
-    for each in steps:
-        function, arguments = (x[number] if type(x) is list else x for x in each)
-        function(*(x[number] if type(x) is list else x for x in arguments))
+
+    def of_call(item: Any) -> Any:
+        return item[number] if type(item) is list else item
+
+    for function, arguments in steps:
+        of_call(function)(*map(of_call, arguments))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

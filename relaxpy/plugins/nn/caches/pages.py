@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, fields
 from operator import setitem
 from typing import Any, Final, TypeAlias
@@ -259,13 +259,14 @@ class _Work:
             rows = self.rows.stop - self.rows.start
             mask = None if sliding is None else self.masks[sliding]
             if mask is None:
-                ones = b"\1" * (rows * group * size)
-                found = np.ndarray((rows, group, size), bool, ones)
+                count = rows * group
+                found = np.ndarray((count, size), bool, b"\1" * (count * size))
             else:
-                found = np.ones((rows, group, size), bool)
+                every = np.ones((rows, group, size), bool)
                 count = min(size, mask.shape[1])
-                found[..., size - count :] = mask[:, np.newaxis, mask.shape[1] - count :]
-            found = self._seen[sliding, size, group] = found.reshape(rows * group, size)
+                every[..., size - count :] = mask[:, np.newaxis, mask.shape[1] - count :]
+                found = every.reshape(rows * group, size)
+            self._seen[sliding, size, group] = found
         return found
 
     def prepared(self, queries: Array, sliding: bool) -> Prepared | None:
@@ -322,7 +323,7 @@ class _Layers:
         layers: the layers, in the order of the calls.
         scale: the scale of all, or a list of those of each.
         numbers: the positions of the layers in a tensor of all.
-        sliding: whether the attention of each slides.
+        sliding: whether the attention of each slides; `kinds` has what occurs.
         offsets: the offset of each from the first one in tensors of all layers, by strides.
     """
 
@@ -330,20 +331,24 @@ class _Layers:
     scale: float | list[float]
     numbers: list[int]
     sliding: list[bool]
+    kinds: frozenset[bool]
     offsets: dict[int, Array] = field(default_factory=dict, init=False)
 
-    def of_each(self, x: Array) -> Array | Part | list[Array]:
-        """The parts of a tensor of all layers, one for each call."""
-        numbers, first = self.numbers, x[self.numbers[0]]
+    def of_each(self, x: Array, slots: slice, *, by_slot: bool = False) -> Any:
+        """The slots of each layer in a tensor of all, for the calls: (heads, slots, d)."""
+        numbers = self.numbers
+        first: Array = x[numbers[0], :, slots]
+        first = first.transpose(1, 0, 2) if by_slot else first
         if len(numbers) == 1:
             return first
-        if len({*self.sliding}) > 1:
-            return [x[number] for number in numbers]
+        if len(self.kinds) > 1:
+            parts = [x[number, :, slots] for number in numbers]
+            return [part.transpose(1, 0, 2) for part in parts] if by_slot else parts
         stride = x.strides[0]
         offsets = self.offsets.get(stride)
         if offsets is None:
             offsets = self.offsets[stride] = (np.array(numbers) - numbers[0]) * stride
-        return Part((first, first[:], offsets))
+        return Part((first, first.view(), offsets))
 
     def by_kind(self, arguments: dict[bool, tuple[Any, ...]]) -> tuple[Any, ...]:
         """The arguments of steps by whether the attention of a layer slides, as those of all."""
@@ -380,7 +385,9 @@ class PagedKVCache(SequenceState):
         """
         super().__init__()
         self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits
-        self.window = window if MHA_SLIDING in kinds else 0
+        self._has_windows = MHA_SLIDING in kinds
+        self._keeps_all = {MHA, MHA_SLIDING} <= {*kinds}
+        self.window = window if self._has_windows else 0
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
         self._dtype_name = str(dtype)
         self.d_qk, self.d_v = sizes
@@ -435,8 +442,8 @@ class PagedKVCache(SequenceState):
     # --- sequences
 
     @override
-    def sequence_ids(self) -> set[int]:
-        return set(self.sequences)
+    def sequence_ids(self) -> Set[int]:
+        return self.sequences.keys()
 
     @override
     def clear(self) -> None:
@@ -508,7 +515,7 @@ class PagedKVCache(SequenceState):
 
     def _slide(self, seq: Sequence) -> None:
         """Drop tokens that no layer sees any more."""
-        if {MHA, MHA_SLIDING} <= set(self.kinds):
+        if self._keeps_all:
             return
         kept = _in_window(seq, seq.slots)
         if len(kept) < len(seq.slots):
@@ -528,7 +535,7 @@ class PagedKVCache(SequenceState):
             raise RuntimeCheckError(f"{total} tokens have parents, found {len(tree)}")
         seqs = [self._settled(seq_id) for seq_id in seq_ids]
         parents = _split(tree, lengths)
-        depths = [_depths(p, n) for p, n in zip(parents, lengths, strict=True)]
+        depths = [*map(_depths, parents, lengths)]
         needed = sum(map(self.pages.needed, seqs, lengths))
         if needed > len(self.pages.free):
             raise RuntimeCheckError(
@@ -547,7 +554,7 @@ class PagedKVCache(SequenceState):
             rows = slice(start, start + length)
             mask = window_mask = _mask(own, length)
             window = seq
-            if MHA_SLIDING in self.kinds:
+            if self._has_windows:
                 before, new = seq.slots[:-length], seq.slots[-length:]
                 kept = _in_window(seq, before)
                 if self.window and seq.window is None:
@@ -558,13 +565,13 @@ class PagedKVCache(SequenceState):
             seq.tree = own
             seq.position += length
             start += length
-        heads, d = self.heads, self.d_qk
-        is_run = slots == [*range(slots[0], slots[0] + start)]
+        heads, d, first = self.heads, self.d_qk, slots[0] if slots else 0
+        is_run = slots == [*range(first, first + start)]
         self._change_call(
             _Call(
                 works,
                 np.array(positions, np.int32),
-                slice(slots[0], slots[0] + start) if is_run else np.array(slots, np.int64),
+                slice(first, first + start) if is_run else np.array(slots, np.int64),
                 ((start, heads + 2 * self.kv_heads, d), (start, heads, self.d_v)),
                 np.empty((start, heads, d), self.dtype),
                 np.array([1]),
@@ -677,12 +684,10 @@ class PagedKVCache(SequenceState):
         return self._layers(layers, scales) if self._with_heads.issuperset(layers) else None
 
     def _layers(self, layers: list[int], scales: list[float]) -> _Layers:
-        return _Layers(
-            layers,
-            scales if len({*scales}) > 1 else scales[0],
-            [self._numbers[layer] for layer in layers],
-            [self.kinds[layer] == MHA_SLIDING for layer in layers],
-        )
+        scale = scales if len({*scales}) > 1 else scales[0]
+        sliding = [self.kinds[layer] == MHA_SLIDING for layer in layers]
+        numbers = [self._numbers[layer] for layer in layers]
+        return _Layers(layers, scale, numbers, sliding, frozenset(sliding))
 
     def _steps(
         self, call: _Call, calls: _Layers, qkv: Array, out: Array, sinks: Array | None = None
@@ -693,7 +698,7 @@ class PagedKVCache(SequenceState):
         kernel = self.attention if sinks is None else None
         is_direct = kernel is None or (out.dtype == self.dtype and out.flags.c_contiguous)
         found: Array = out if is_direct else np.empty(out.shape, self.dtype)
-        kinds = {slides: self._prepared(call, slides) for slides in {*calls.sliding}}
+        kinds = {slides: self._prepared(call, slides) for slides in calls.kinds}
         for number, work in enumerate(call.work):
             known = {slides: prepared[number] for slides, prepared in kinds.items()}
             if kernel is None or None in known.values():
@@ -702,7 +707,7 @@ class PagedKVCache(SequenceState):
                 continue
             arguments = {}
             for slides, (rows, queries, tokens, seen, sums) in known.items():  # type: ignore[misc]
-                read = [calls.of_each(x[:, :, tokens]) for x in (self.keys, self.values)]
+                read = [calls.of_each(x, tokens) for x in (self.keys, self.values)]
                 mixed = found[rows].reshape(*sums.shape, self.d_v)
                 arguments[slides] = queries, *read, seen, calls.scale, mixed, sums
             yield kernel, calls.by_kind(arguments)
@@ -718,28 +723,25 @@ class PagedKVCache(SequenceState):
 
     def _appending(self, call: _Call, calls: _Layers, qkv: Array) -> Iterator[Step]:
         """The functions that split heads, rotate them, and append keys and values."""
-        (rotate, extra), slots = self.rotary, call.slots
-        new: Any
+        (rotate, extra), slots, by_head = self.rotary, call.slots, self._rotates_by_head
+        rows, heads, d = len(call.q), self.kv_heads, self.d_qk
+        read = np.ascontiguousarray(qkv), call.positions, call.q
         if rotate is None:
-            first, end = self.heads, self.heads + self.kv_heads
+            first, end = self.heads, self.heads + heads
             yield setitem, (call.q, ..., qkv[:, :first])
-            new = qkv[:, first:end], qkv[:, end:]
+            new = [qkv[:, first:end], qkv[:, end:]]
+        elif by_head and isinstance(slots, slice) and d == self.d_v:
+            kept = [calls.of_each(x, slots, by_slot=True) for x in (self.keys, self.values)]
+            yield rotate, (*read, *kept, extra)
+            return
         else:
-            by_head, rows, d = self._rotates_by_head, len(call.q), self.d_qk
-            in_place = by_head and isinstance(slots, slice) and d == self.d_v
-            if in_place:
-                parts = (x[:, :, slots].transpose(0, 2, 1, 3) for x in (self.keys, self.values))
-                new = tuple(map(calls.of_each, parts))
-            else:
-                shape = (self.kv_heads, rows, d) if by_head else (rows, self.kv_heads, d)
-                new = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
-                new = tuple(x.transpose(1, 0, 2) for x in new) if by_head else new
-            yield rotate, (np.ascontiguousarray(qkv), call.positions, call.q, *new, extra)
-            if in_place:
-                return
+            shape = (heads, rows, d) if by_head else (rows, heads, d)
+            new = [np.empty(shape, self.dtype) for _ in range(2)]
+            new = [x.transpose(1, 0, 2) for x in new] if by_head else new
+            yield rotate, (*read, *new, extra)
         for tensor, x in zip((self.keys, self.values), new, strict=True):
-            place = slice(None), slots
-            yield setitem, (calls.of_each(tensor), place, x.transpose(1, 0, 2))
+            parts = calls.of_each(tensor, slice(None))
+            yield setitem, (parts, (slice(None), slots), x.transpose(1, 0, 2))
 
     def shared(self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array) -> None:
         """Attend to the cache of another layer, which appended the tokens of the call."""
@@ -872,10 +874,10 @@ def _split(tree: list[int] | None, lengths: list[int]) -> list[list[int] | None]
     return parts
 
 
-def _depths(parents: list[int] | None, length: int) -> list[int]:
+def _depths(parents: list[int] | None, length: int) -> list[int] | range:
     """The depths of tokens in the tree at the end. Errors: RuntimeCheckError for no tree."""
     if parents is None:
-        return list(range(length))
+        return range(length)
     depths: list[int] = []
     for token, parent in enumerate(parents):
         if not -1 <= parent < token:
@@ -899,7 +901,9 @@ def _mask(parents: list[int] | None, length: int) -> Array | None:
     return mask
 
 
-def _window_mask(own: Array | None, depths: list[int], past: int, window: int) -> Array | None:
+def _window_mask(
+    own: Array | None, depths: list[int] | range, past: int, window: int
+) -> Array | None:
     """The mask of `past` and new tokens that a token sees: at most the last `window` ones."""
     if own is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.values import Array
+from relaxpy.exec.runtime.values import Array, ShapeTuple
 
 
 class SequenceState(ABC):
@@ -24,7 +24,7 @@ class SequenceState(ABC):
         """The sequences of the current call."""
 
     @abstractmethod
-    def sequence_ids(self) -> set[int]:
+    def sequence_ids(self) -> Set[int]:
         """The numbers of all sequences."""
 
     @abstractmethod
@@ -84,9 +84,9 @@ class SequenceState(ABC):
 
 
 def _state(value: object) -> SequenceState:
-    if not isinstance(value, SequenceState):
+    if SequenceState not in type(value).__mro__:
         raise RuntimeCheckError(f"expected a cache or a state of sequences, found {value!r:.60}")
-    return value
+    return value  # type: ignore[return-value]
 
 
 def whole_number(value: object) -> int:
@@ -99,6 +99,8 @@ def whole_number(value: object) -> int:
 
 def whole_numbers(values: object) -> list[int]:
     """Integers that a packed function takes. Errors: RuntimeCheckError if they are none."""
+    if type(values) in (tuple, list, ShapeTuple) and {*map(type, values)} == {int}:  # type: ignore[call-overload]
+        return [*values]  # type: ignore[misc]
     if not isinstance(values, Iterable):
         raise RuntimeCheckError(f"expected integers, found {values!r:.60}")
     return [whole_number(value) for value in values]
@@ -192,7 +194,7 @@ def begin_forward(
         state.require(seq_id)
     if len(set(ids)) != len(ids):
         raise RuntimeCheckError(f"a sequence occurs twice in {ids}")
-    if len(sizes) != len(ids) or min(sizes, default=1) < 1:
+    if len(sizes) != len(ids) or (sizes and min(sizes) < 1):
         raise RuntimeCheckError(
             f"{counted(len(ids), 'sequence')} append at least one token each, found {sizes}"
         )
@@ -233,8 +235,8 @@ class RNNState(SequenceState):
         self.lengths: list[int] = []
 
     @override
-    def sequence_ids(self) -> set[int]:
-        return set(self.slots)
+    def sequence_ids(self) -> Set[int]:
+        return self.slots.keys()
 
     @override
     def clear(self) -> None:
