@@ -69,6 +69,10 @@ def read(func: PrimFunc, shape_vars: Container[tir.Var], *, may_alias: bool = Fa
     )
 
 
+def _use_count(var: tir.Var, body: st.Stmt) -> int:
+    return sum(child is var for node in walk(body) for child in children(node))
+
+
 def _is_jump(stmt: st.Evaluate) -> bool:
     """True if a statement leaves a loop or its current iteration."""
     return isinstance(stmt.value, tir.Call) and stmt.value.op in _LOOP_JUMPS
@@ -456,10 +460,13 @@ class _Reader:
         # Statements that run one by one compute a value once, as in the source.
         is_shared = self.may_alias and bool(children(value))
         if not is_shared and not self._is_bound_here(var, value, body):
-            if tree_size(value) <= Plans.TREE:
-                return substitute(body, {var: value})
+            size = tree_size(value)
             is_data = var.dtype.lanes == 1 and (var.dtype.is_float or var.dtype == BOOL)
-            if self.axes and is_data:
+            in_memory = bool(self.axes) and is_data
+            repeated = size * (_use_count(var, body) - 1) if in_memory else 0
+            if size <= Plans.TREE and repeated <= Plans.REPEATED:
+                return substitute(body, {var: value})
+            if in_memory:
                 # Other than a variable, memory can be expanded: the loops around it can be vectors.
                 buffer, index = decl_buffer([1], var.dtype, var.name), (ops.const(0, "int64"),)
                 yield from self.buffers.add_local(buffer, body, self.axes)

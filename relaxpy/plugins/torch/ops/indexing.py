@@ -458,16 +458,16 @@ def _fill_bags(
             if chosen is not None:
                 chosen[bag, j] = 0
         end, size = variable(indices.shape[0]), variable(T.int64(0))
-        start = T.Cast("int64", offsets[bag])
+        start = offsets[bag].astype("int64")
         if bag + 1 < offsets.shape[0]:
             end[0] = offsets[bag + 1]
         for i in T.serial(start, end[0]):
-            row = T.Cast("int64", indices[i])
+            row = indices[i].astype("int64")
             if row != padding if padding >= 0 else True:
                 for j in T.serial(width):
                     if mode != 2:
-                        factor = T.meta_var(1 if factors is None else T.Cast(y.dtype, factors[i]))
-                        part = T.Cast(y.dtype, weight[row, j])
+                        factor = T.meta_var(1 if factors is None else factors[i].astype(y.dtype))
+                        part = weight[row, j].astype(y.dtype)
                         y[bag, j] += part if factors is None else part * factor
                     elif (size[0] == 0) | (weight[row, j] > y[bag, j]):
                         y[bag, j] = weight[row, j]

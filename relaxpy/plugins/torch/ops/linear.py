@@ -274,7 +274,7 @@ def _sum_in_groups(x: Any, y: Any, bounds: Any, out: Any) -> None:
             out[group, row, column] = 0
         for j in T.serial(bounds[group], bounds[group + 1]):
             for column in T.serial(out.shape[2]):
-                product = T.Cast(out.dtype, x[row, j]) * T.Cast(out.dtype, y[j, column])
+                product = x[row, j].astype(out.dtype) * y[j, column].astype(out.dtype)
                 out[group, row, column] += product
 
 

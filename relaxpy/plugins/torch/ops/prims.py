@@ -133,11 +133,11 @@ def _copy_bits(x: Any, out: Any) -> None:
     for i in T.serial(out.shape[0]):
         bits = variable(T.Cast(wide, 0))
         for n in T.unroll(max(new // old, 1)):
-            low = T.Cast(wide, T.reinterpret(f"uint{old}", x[i, n]))
+            low = T.reinterpret(f"uint{old}", x[i, n]).astype(wide)
             bits[0] = T.bitwise_or(bits[0], T.shift_left(low, T.Cast(wide, n * old)))
         for n in T.unroll(max(old // new, 1)):
             high = T.shift_right(bits[0], T.Cast(wide, n * new))
-            out[i, n] = T.reinterpret(out.dtype, T.Cast(f"uint{new}", high))
+            out[i, n] = T.reinterpret(out.dtype, high.astype(f"uint{new}"))
 
 
 @converter("signbit")

@@ -314,9 +314,9 @@ def _tally(places: Any, out: Any, weights: Any = None) -> None:
     for i in T.serial(out.shape[0]):
         out[i] = 0
     for i in T.serial(places.shape[0]):
-        place = T.Cast("int64", places[i])
+        place = places[i].astype("int64")
         if place < out.shape[0]:
-            out[place] += 1 if weights is None else T.Cast(out.dtype, weights[i])
+            out[place] += 1 if weights is None else weights[i].astype(out.dtype)
 
 
 @converter("histc")

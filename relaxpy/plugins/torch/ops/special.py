@@ -66,7 +66,7 @@ def _each_element(
     out: Any, function: Scalar, dtype: str, fixed: Mapping[str, Any], **operands: Any
 ) -> None:
     for i in T.serial(out.shape[0]):
-        numbers = [T.Cast(dtype, operand[i]) for operand in operands.values()]
+        numbers = [operand[i].astype(dtype) for operand in operands.values()]
         out[i] = function(*numbers, **fixed)
 
 
