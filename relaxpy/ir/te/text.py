@@ -2,8 +2,8 @@
 
 `ir` cannot import the parser, so a text is read when a kernel is needed. The parameters of a text
 are the buffers of the kernel, and values of Python: numbers, datatypes, options, functions of
-expressions. One text can use another one as a statement. `T.meta_var` names an expression without
-a variable in the kernel.
+expressions. One text can use another one as a statement, and as an expression if it ends in its
+only return. `T.meta_var` names an expression without a variable in the kernel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Language:
 
 
 T: Any = _Language()
-F = TypeVar("F", bound=Callable[..., None])
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +50,14 @@ class KernelText:
 def kernel_text(function: F) -> F:
     """A decorator: the function is a text of statements, as a macro of `T` is."""
     return KernelText(function)  # type: ignore[return-value, arg-type]
+
+
+@kernel_text
+def variable(value: Any) -> Any:
+    """A buffer of one element, with an initial value."""
+    buffer = T.decl_buffer((1,), value.dtype)
+    buffer[0] = value
+    return buffer
 
 
 def written(

@@ -13,7 +13,7 @@ import json
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -28,11 +28,11 @@ from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.known import expect
 from relaxpy.ir.te.tensor import Number as Number, Tensor, whole as whole
+from relaxpy.ir.te.text import written
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import MATRICES
-from relaxpy.plugins.importing.loops import Loops as Loops, written
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -419,21 +419,23 @@ def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
 def kernel(
     cx: Place,
     name: str,
-    outputs: Sequence[tuple[Sequence[Size], str]],
-    inputs: Sequence[rx.Expr],
-    write: Callable[..., None],
+    outputs: Mapping[str, tuple[Sequence[Size], str]],
+    inputs: Mapping[str, rx.Expr | None],
+    text: Callable[..., None],
+    **options: object,
 ) -> list[rx.Expr]:
-    """The results of a kernel of loops, of these shapes and datatypes.
+    """The results of a text of statements, of these shapes and datatypes.
 
-    `write` gets a `Loops`, the buffers of the inputs, and those of the outputs.
+    The parameters of `text` are its buffers, and the options. An input that is None has no buffer.
     """
-    sized = [(tuple(map(as_size, shape)), dtype) for shape, dtype in outputs]
+    sized = {name: (tuple(map(as_size, shape)), dtype) for name, (shape, dtype) in outputs.items()}
+    operands = {name: operand for name, operand in inputs.items() if operand is not None}
 
     def compute(*tensors: Tensor) -> Any:
-        results = written(name, sized, tensors, write)
+        results = written(name, sized, dict(zip(operands, tensors, strict=True)), text, **options)
         return results[0] if len(results) == 1 else results
 
-    result = cx.te(compute, *inputs, name=name)
+    result = cx.te(compute, *operands.values(), name=name)
     if len(outputs) == 1:
         return [result]
     return [cx.emit(rx.TupleGetItem(result, k)) for k in range(len(outputs))]

@@ -92,10 +92,10 @@ class KernelEvaluator(Evaluator):
                 hint="put both into the class of an @I.ir_module, and write Module.name(...)",
             )
         if isinstance(function, KernelText):
-            function = of_text(function)
+            return self.expand(of_text(function), args, kwargs, node)
         if isinstance(function, Macro):
-            self.expand(function, args, kwargs, node)
-            return None
+            self.check_macro(function, node)
+            return self.expand(function, args, kwargs, node)
         if is_helper(function):
             return self.call_helper(function, args, kwargs, node)
         if isinstance(function, FunctionType) and unwrap(function) in _TAKE_MEMORY:
@@ -150,8 +150,8 @@ class KernelEvaluator(Evaluator):
             else "a Python function that the kernel calls can loop over values of Python",
         )
 
-    def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> None:
-        """Parse the statements of a macro here.
+    def check_macro(self, macro: Macro, node: ast.Call) -> None:
+        """Check that a macro of a user can be expanded at `node`.
 
         Errors:
             ParseError: it is a macro of Relax, or it returns a value.
@@ -162,11 +162,22 @@ class KernelEvaluator(Evaluator):
             if isinstance(child, ast.Return):
                 hint = "write its result to a buffer, or make it a Python function"
                 raise macro.program.error(child, "a macro of a kernel returns nothing", hint=hint)
+
+    def expand(
+        self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """Parse the statements of a macro here; the value of the return at its end, or None."""
         self.unrolling.add(len(macro.node.body), node, self)
         self.open_macros += 1
         try:
             with macro_expansion(self, macro, args, kwargs, node):
-                self.reader.read(macro.body())
+                match macro.body():
+                    case [*statements, ast.Return(value=ast.expr() as result)]:
+                        self.reader.read(statements)
+                        return self.value(result)
+                    case statements:
+                        self.reader.read(statements)
+                        return None
         except RecursionError:
             if self.open_macros > 1:
                 raise

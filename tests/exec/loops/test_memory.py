@@ -34,6 +34,16 @@ def f(A: f32[3, 2], X: f32[8, 4], Y: f32[3, 4]):
                 V[c] = X[z, c]
             for c in range(4):
                 Y[r, c] = T.Select(V[c] > Y[r, c], V[c], Y[r, c] + V[c])
+--- a value with several uses is computed once, side by side
+def f(X: f32[16], Y: f32[16]):
+    for i in range(16):
+        a = X[i] * X[i] - X[i]
+        b = a * a - a
+        c = b * b - b
+        d = c * c - c
+        e = d * d - d
+        Y[i] = e * e - e
+# methods: elementwise; elementwise; elementwise; elementwise; elementwise; elementwise
 --- vector loads and stores are one more loop
 def f(X: f32[16], Y: f32[16]):
     for i in range(4):

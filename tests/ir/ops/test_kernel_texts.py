@@ -11,6 +11,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.ops import regions, selection
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo, Var
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.text import T, kernel_text, variable, written
 from relaxpy.script import from_source
 
 RNG = np.random.default_rng(3)
@@ -40,6 +42,27 @@ SUPPRESSION = {
     "score_threshold": 0.0,
 }
 
+
+@kernel_text
+def _square(x: Any, change: int) -> Any:
+    """A text that is an expression."""
+    y = x + change
+    return y * y
+
+
+@kernel_text
+def _fill_with_squares(x: Any, out: Any) -> None:
+    for i in T.serial(x.shape[0]):
+        total = variable(_square(x[i], 1))
+        if x[i] > 0:
+            total[0] += _square(x[i], 2)
+        out[i] = total[0] - _square(_square(x[i], 0), 3)
+
+
+def squares(x: Tensor) -> Any:
+    return written("squares", {"out": (x.shape, "float32")}, {"x": x}, _fill_with_squares)[0]
+
+
 #: The kernel of these arrays, and its other arguments.
 KERNELS: dict[str, tuple[Callable[..., Any], list[Any], tuple[Any, ...], dict[str, Any]]] = {
     "all": (selection.selected, [ROWS], (4, 2), {"largest": True, "dtype": "int64"}),
@@ -58,6 +81,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Any], tuple[Any, ...], dict[st
     "greatest": (regions.averaged_gradients, [GRADIENTS, IMAGES, ROIS], (0.5, 0),
                  {"least": None, "greatest": True}),
     "maxima": (regions.maxima, [IMAGES, ROIS], (0.5, 2, 3), {}),
+    "returned": (squares, [ROWS.reshape(240)], (), {}),
     "suppressed": (regions.suppressed, COUNTED, (), SUPPRESSION),
 }  # fmt: skip
 

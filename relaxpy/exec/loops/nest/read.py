@@ -35,7 +35,7 @@ from relaxpy.ir.core.traverse import (
 )
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of, intrinsic_of, is_external
 from relaxpy.ir.tir.iteration import Range
@@ -67,6 +67,10 @@ def read(func: PrimFunc, shape_vars: Container[tir.Var], *, may_alias: bool = Fa
         allows_aliasing=not reader.assumes_no_alias,
         kinds=reader.kinds,
     )
+
+
+def _use_count(var: tir.Var, body: st.Stmt) -> int:
+    return sum(child is var for node in walk(body) for child in children(node))
 
 
 def _is_jump(stmt: st.Evaluate) -> bool:
@@ -455,9 +459,19 @@ class _Reader:
         """The binding of a variable, unless its value is substituted; the statement after it."""
         # Statements that run one by one compute a value once, as in the source.
         is_shared = self.may_alias and bool(children(value))
-        is_small = not is_shared and tree_size(value) <= Plans.TREE
-        if is_small and not self._is_bound_here(var, value, body):
-            return substitute(body, {var: value})
+        if not is_shared and not self._is_bound_here(var, value, body):
+            size = tree_size(value)
+            is_data = var.dtype.lanes == 1 and (var.dtype.is_float or var.dtype == BOOL)
+            in_memory = bool(self.axes) and is_data
+            repeated = size * (_use_count(var, body) - 1) if in_memory else 0
+            if size <= Plans.TREE and repeated <= Plans.REPEATED:
+                return substitute(body, {var: value})
+            if in_memory:
+                # Other than a variable, memory can be expanded: the loops around it can be vectors.
+                buffer, index = decl_buffer([1], var.dtype, var.name), (ops.const(0, "int64"),)
+                yield from self.buffers.add_local(buffer, body, self.axes)
+                yield nest.Store(buffer, index, value, self.block, self.span)
+                return substitute(body, {var: BufferLoad(buffer, index)})
         if var.dtype.lanes == 1:
             yield self._bound(var, value)
             return body

@@ -342,37 +342,44 @@ def _converted(operand: Operand, value: Value) -> Value:
 
 
 def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emitter:
-    """The emitter that suits the extents and strides of a contraction."""
+    """The emitter that suits the extents and strides of a contraction.
+
+    Tiles pay where several rows use each element of the second factor, or where that is packed.
+    """
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, column.extent, bits, f.module.vector_registers)
     most = contraction.row.most if isinstance(rows, Value) else rows
-    if most is None or most > Gemv.MOST_DOT_ROWS or contraction.b.is_packed:
-        return TileEmitter(f, contraction, tile, in_task=in_task)
-    over = merged(contraction.over)
+    if most is not None and most <= Gemv.MOST_DOT_ROWS and not contraction.b.is_packed:
+        found = _emitter_of_few_rows(f, contraction, most, tile.lanes)
+        if found is not None:
+            return found
+    return TileEmitter(f, contraction, tile, in_task=in_task)
+
+
+def _emitter_of_few_rows(
+    f: Function, contraction: Gemm, most: int, lanes: int
+) -> DotEmitter | RowLanesEmitter | SpanEmitter | None:
+    """The emitter that reads the second factor in memory order for few rows; None if tiles do."""
+    rows, column, over = contraction.row.extent, contraction.column, merged(contraction.over)
     inner = over[-1:]
     if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
         dots = DotEmitter(f, contraction)
         if len(over) > 1 and extents(inner)[0] < dots.vector.lanes:
-            # A window of an image fills no vector.
-            return TileEmitter(f, contraction, tile, in_task=in_task)
+            return None  # A window of an image fills no vector.
         if most <= Gemv.MOST_ROWS or _suits_more_rows(dots):
             return dots
-        if (lanes := RowLanesEmitter(f, contraction)).suits(most):
-            return lanes
-    if isinstance(rows, Value) or rows > (
-        Products.SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else Gemv.MOST_ROWS
-    ):
-        return TileEmitter(f, contraction, tile, in_task=in_task)
-    if not _is_one(column.b) or isinstance(column.extent, Value):
-        return TileEmitter(f, contraction, tile, in_task=in_task)
+        if (in_lanes := RowLanesEmitter(f, contraction)).suits(most):
+            return in_lanes
+    few = Products.SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else Gemv.MOST_ROWS
+    if isinstance(rows, Value) or isinstance(column.extent, Value):
+        return None
+    if rows > few or not _is_one(column.b):
+        return None
     depth = total(f, [axis.extent for axis in contraction.over])
-    size = contraction.b.type.bits // 8
-    small = isinstance(depth, int) and depth * column.extent * size <= Tiles.PLACE_BYTES
-    return (
-        TileEmitter(f, contraction, tile, in_task=in_task)
-        if small
-        else SpanEmitter(f, contraction, tile.lanes)
-    )
+    row_bytes = column.extent * (contraction.b.type.bits // 8)
+    # Tiles read a small factor in place as quickly.
+    is_small = isinstance(depth, int) and depth * row_bytes <= Tiles.PLACE_BYTES
+    return None if is_small else SpanEmitter(f, contraction, lanes)
 
 
 def _suits_more_rows(dots: DotEmitter) -> bool:

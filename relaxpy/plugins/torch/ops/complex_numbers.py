@@ -12,10 +12,9 @@ from typing import Any
 
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.tir import ops
+from relaxpy.ir.te.text import T, kernel_text, variable
 from relaxpy.plugins.importing.fourier import transformed
 from relaxpy.plugins.importing.tensors import (
-    Loops,
     Size,
     dtype_of,
     kernel,
@@ -349,29 +348,30 @@ def _running(cx: Context, z: Complex, axis: int, *, last: bool) -> Complex:
     """Products of the elements up to each along an axis, or only the last ones."""
     sizes = shape_of(z.re)
     outer, count, inner = product(sizes[:axis]), sizes[axis], product(sizes[axis + 1 :])
-    parts = [cx.emit(reshaped(x, [outer, count, inner])) for x in (z.re, z.im)]
-
-    def write(k: Loops, re: Any, im: Any, out_re: Any, out_im: Any) -> None:
-        dtype = str(re.dtype)
-        with k.loop(re.shape[0]) as i, k.loop(re.shape[2], name="j") as j:
-            a, b = k.local(ops.const(1.0, dtype)), k.local(ops.const(0.0, dtype))
-            with k.loop(re.shape[1], name="n") as n:
-                x, y = re[i, n, j], im[i, n, j]
-                new = k.local(a[0] * x - b[0] * y)
-                k.store(b, 0, a[0] * y + b[0] * x)
-                k.store(a, 0, new[0])
-                if not last:
-                    k.store(out_re, (i, n, j), a[0])
-                    k.store(out_im, (i, n, j), b[0])
-            if last:
-                k.store(out_re, (i, j), a[0])
-                k.store(out_im, (i, j), b[0])
-
+    parts = {"re": z.re, "im": z.im}
+    inputs = {name: cx.emit(reshaped(x, [outer, count, inner])) for name, x in parts.items()}
     shape = [outer, inner] if last else [outer, count, inner]
-    outputs = [(shape, dtype_of(z.re))] * 2
-    found = kernel(cx, "prod" if last else "cumprod", outputs, parts, write)
+    outputs = {f"out_{name}": (shape, dtype_of(z.re)) for name in parts}
+    found = kernel(cx, "prod" if last else "cumprod", outputs, inputs, _multiply, last=last)
     left = [*sizes[:axis], *sizes[axis + 1 :]] if last else sizes
     return Complex(*(reshaped(x, left) for x in found))
+
+
+@kernel_text
+def _multiply(re: Any, im: Any, out_re: Any, out_im: Any, last: bool) -> None:
+    for i, j in T.grid(re.shape[0], re.shape[2]):
+        a, b = [variable(T.Cast(re.dtype, value)) for value in (1.0, 0.0)]
+        for n in T.serial(re.shape[1]):
+            x, y = re[i, n, j], im[i, n, j]
+            new = a[0] * x - b[0] * y
+            b[0] = a[0] * y + b[0] * x
+            a[0] = new
+            if not last:
+                out_re[i, n, j] = a[0]
+                out_im[i, n, j] = b[0]
+        if last:
+            out_re[i, j] = a[0]
+            out_im[i, j] = b[0]
 
 
 @complex_converter("cumprod")

@@ -12,7 +12,7 @@ from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.ops.regions import find_bin, larger, smaller
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
-from relaxpy.ir.te.text import T, kernel_text, written
+from relaxpy.ir.te.text import T, kernel_text, variable
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.te.topi.shapes import FILTERS, double
 from relaxpy.ir.te.topi.transform import reshape
@@ -21,7 +21,6 @@ from relaxpy.ir.tir.expr import EQ, IntImm, Select
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.tensors import (
-    Loops,
     Size,
     as_size,
     dtype_of,
@@ -368,14 +367,8 @@ def ps_roi_pool(
 ) -> tuple[Expr, Expr]:
     dtype = wide_dtype(x)
     image, boxes = (cx.emit(cx.tensor(item, dtype)) for item in (x, rois))
-
-    outputs = {"out": (tuple(map(as_size, cx.result_shape(0))), dtype)}
-
-    def means(x: Tensor, rois: Tensor) -> Tensor:
-        inputs = {"x": x, "rois": rois}
-        return written("ps_roi_pool", outputs, inputs, _means_of_bins, scale=scale)[0]
-
-    found = cx.te(means, image, boxes, name="ps_roi_pool")
+    inputs, outputs = {"x": image, "rois": boxes}, {"out": (cx.result_shape(0), dtype)}
+    (found,) = kernel(cx, "ps_roi_pool", outputs, inputs, _means_of_bins, scale=scale)
     return found, _channels(cx)
 
 
@@ -404,34 +397,33 @@ def nms(cx: Context, boxes: Expr, scores: Expr, threshold: float) -> Expr:
     dtype = wide_dtype(boxes)
     corners = cx.emit(cx.tensor(boxes, dtype))
     order = cx.emit(R.argsort(scores, 0, descending=True, dtype="int64"))
-    count = shape_of(boxes)[0]
-
-    def write(k: Loops, boxes: Any, order: Any, kept: Any, found: Any) -> None:
-        zero = ops.const(0.0, dtype)
-        k.store(found, 0, 0)
-        with k.loop(boxes.shape[0]) as i:
-            box = k.local(order[i])[0]
-            stays = k.local(ops.const(1, "bool"))
-            with k.loop(found[0]) as j:
-                other = k.local(kept[j])[0]
-                sides = [
-                    smaller(boxes[box, c + 2], boxes[other, c + 2])
-                    - larger(boxes[box, c], boxes[other, c])
-                    for c in (0, 1)
-                ]
-                joint = k.local(larger(sides[0], zero) * larger(sides[1], zero))[0]
-                one, two = (
-                    (boxes[b, 2] - boxes[b, 0]) * (boxes[b, 3] - boxes[b, 1]) for b in (box, other)
-                )
-                with k.when(joint / (one + two - joint) > ops.const(threshold, dtype)):
-                    k.store(stays, 0, 0)
-            with k.when(stays[0]):
-                k.store(kept, found[0], box)
-                k.store(found, 0, found[0] + 1)
-
-    outputs: list[tuple[list[Size], str]] = [([count], "int64"), ([1], "int64")]
-    kept, found = kernel(cx, "nms", outputs, [corners, order], write)
+    inputs = {"boxes": corners, "order": order}
+    outputs = {"kept": ([shape_of(boxes)[0]], "int64"), "found": ([1], "int64")}
+    kept, found = kernel(cx, "nms", outputs, inputs, _suppress, threshold=threshold)
     return R.strided_slice(kept, [0], [0], [cx.number_of(found, "kept")])
+
+
+@kernel_text
+def _suppress(boxes: Any, order: Any, kept: Any, found: Any, threshold: float) -> None:
+    found[0] = 0
+    for i in T.serial(boxes.shape[0]):
+        box, stays = order[i], variable(T.bool(True))
+        for j in T.serial(found[0]):
+            other = kept[j]
+            across, down = [
+                smaller(boxes[box, c + 2], boxes[other, c + 2])
+                - larger(boxes[box, c], boxes[other, c])
+                for c in range(2)
+            ]
+            joint = larger(across, 0.0) * larger(down, 0.0)
+            one, two = [
+                (boxes[b, 2] - boxes[b, 0]) * (boxes[b, 3] - boxes[b, 1]) for b in (box, other)
+            ]
+            if joint / (one + two - joint) > threshold:
+                stays[0] = False
+        if stays[0]:
+            kept[found[0]] = box
+            found[0] += 1
 
 
 @converter("deform_conv2d", namespace="torchvision")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, Var, const, is_call_of
-from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import Select
+from relaxpy.ir.te.text import T, kernel_text, variable
 from relaxpy.plugins.importing.tensors import (
-    Loops,
     Size,
     dtype_of,
     kernel,
@@ -22,7 +18,6 @@ from relaxpy.plugins.importing.tensors import (
     rank_of,
     reshaped,
     shape_of,
-    whole,
     wide_dtype,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
@@ -423,45 +418,12 @@ def embedding_bag(
     greatest, dtype = mode == 2, dtype_of(weight)
     # Sums of 16-bit floats are rounded once; the table itself is not copied into wider floats.
     summed = dtype if greatest else wide_dtype(dtype)
-    chooses = greatest and cx.uses(3)
-
-    def write(k: Loops, weight: Any, indices: Any, offsets: Any, *buffers: Any) -> None:
-        factors, (y, sizes) = buffers[: weights is not None], buffers[weights is not None :][:2]
-        with k.loop(bags, name="bag") as bag:
-            with k.loop(width) as j:
-                k.store(y, (bag, j), 0.0)
-                if chooses:
-                    k.store(buffers[-1], (bag, j), 0)
-            start, end = k.local(offsets[bag], "int64"), k.local(indices.shape[0], "int64")
-            with k.when(bag + 1 < offsets.shape[0]):
-                k.store(end, 0, offsets[bag + 1])
-            size = k.local(0, "int64")
-            with k.loop(end[0] - start[0], start[0]) as i:
-                row = ops.cast_to(indices[i], DataType("int64"))
-                counts = row != padding if padding >= 0 else ops.const(1, "bool")
-                with k.when(counts) if padding >= 0 else nullcontext(), k.loop(width) as j:
-                    value = weight[row, j]
-                    if greatest:
-                        with k.when((size[0] == 0) | (value > y[bag, j])):
-                            k.store(y, (bag, j), value)
-                            if chooses:
-                                k.store(buffers[-1], (bag, j), row)
-                    else:
-                        part = ops.cast_to(value, DataType(summed))
-                        if factors:
-                            part = part * ops.cast_to(factors[0][i], DataType(summed))
-                        k.store(y, (bag, j), y[bag, j] + part)
-                k.store(size, 0, size[0] + ops.cast_to(counts, DataType("int64")))
-            k.store(sizes, bag, size[0])
-            if mode == 1:
-                divisor = k.local(Select(size[0] > 0, size[0], whole(1)), str(y.dtype))
-                with k.loop(width) as j:
-                    k.store(y, (bag, j), y[bag, j] / divisor[0])
-
-    outputs = [((bags, width), summed), ((bags,), "int64")]
-    outputs += [((bags, width), "int64")] * chooses
-    inputs = [weight, indices, offsets, *([weights] if weights is not None else [])]
-    y, sizes, *chosen = kernel(cx, "embedding_bag", outputs, inputs, write)
+    outputs = {"y": ((bags, width), summed), "sizes": ((bags,), "int64")}
+    if greatest and cx.uses(3):
+        outputs["chosen"] = (bags, width), "int64"
+    inputs = {"weight": weight, "indices": indices, "offsets": offsets, "factors": weights}
+    options = {"mode": mode, "padding": padding}
+    y, sizes, *chosen = kernel(cx, "embedding_bag", outputs, inputs, _fill_bags, **options)
     rest = [R.zeros(tuple(cx.result_shape(k)), cx.result_dtype(k)) for k in (1, 2, 3)]
     if mode and cx.uses(1):
         starts = R.strided_slice(R.astype(offsets, "int64"), [0], [0], [bags])
@@ -475,3 +437,45 @@ def embedding_bag(
     if chosen:
         rest[2] = chosen[0]
     return y, *rest
+
+
+@kernel_text
+def _fill_bags(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    y: Any,
+    sizes: Any,
+    mode: int,
+    padding: int,
+    factors: Any = None,
+    chosen: Any = None,
+) -> None:
+    bags, width = T.meta_var(y.shape)
+    for bag in T.serial(bags):
+        for j in T.serial(width):
+            y[bag, j] = 0.0
+            if chosen is not None:
+                chosen[bag, j] = 0
+        end, size = variable(indices.shape[0]), variable(T.int64(0))
+        start = offsets[bag].astype("int64")
+        if bag + 1 < offsets.shape[0]:
+            end[0] = offsets[bag + 1]
+        for i in T.serial(start, end[0]):
+            row = indices[i].astype("int64")
+            if row != padding if padding >= 0 else True:
+                for j in T.serial(width):
+                    if mode != 2:
+                        factor = T.meta_var(1 if factors is None else factors[i].astype(y.dtype))
+                        part = weight[row, j].astype(y.dtype)
+                        y[bag, j] += part if factors is None else part * factor
+                    elif (size[0] == 0) | (weight[row, j] > y[bag, j]):
+                        y[bag, j] = weight[row, j]
+                        if chosen is not None:
+                            chosen[bag, j] = row
+                size[0] += 1
+        sizes[bag] = size[0]
+        if mode == 1:
+            divisor = T.Cast(y.dtype, T.max(size[0], 1))
+            for j in T.serial(width):
+                y[bag, j] /= divisor

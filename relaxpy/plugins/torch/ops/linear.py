@@ -8,10 +8,10 @@ from typing import Any
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
-from relaxpy.ir.tir import ops, reduce
+from relaxpy.ir.te.text import T, kernel_text
+from relaxpy.ir.tir import reduce
 from relaxpy.ir.tir.expr import Select
 from relaxpy.plugins.importing.tensors import (
-    Loops,
     as_size,
     call,
     dtype_of,
@@ -261,20 +261,21 @@ def _summed_in_groups(cx: Context, x: Expr, y: Expr, ends: Expr) -> Expr:
     """For each group, its columns of the first matrix times its rows of the second one."""
     (groups,) = shape_of(ends)
     bounds = cx.emit(R.nn.pad(cx.tensor(ends, "int64"), [1, 0]))
-
-    def write(k: Loops, x: Any, y: Any, bounds: Any, out: Any) -> None:
-        with k.every(out.shape[:2]) as (group, row):
-            with k.loop(out.shape[2]) as column:
-                k.store(out, (group, row, column), 0)
-            begin, end = bounds[group], bounds[group + 1]
-            with k.loop(end - begin, start=begin) as j, k.loop(out.shape[2]) as column:
-                left, right = (ops.cast_to(v, out.dtype) for v in (x[row, j], y[j, column]))
-                at = group, row, column
-                k.store(out, at, out[at] + left * right)
-
-    shape = [groups, shape_of(x)[0], shape_of(y)[1]]
-    (out,) = kernel(cx, "grouped_mm", [(shape, wide_dtype(x))], [x, y, bounds], write)
+    outputs = {"out": ([groups, shape_of(x)[0], shape_of(y)[1]], wide_dtype(x))}
+    inputs = {"x": x, "y": y, "bounds": bounds}
+    (out,) = kernel(cx, "grouped_mm", outputs, inputs, _sum_in_groups)
     return out
+
+
+@kernel_text
+def _sum_in_groups(x: Any, y: Any, bounds: Any, out: Any) -> None:
+    for group, row in T.grid(*out.shape[:2]):
+        for column in T.serial(out.shape[2]):
+            out[group, row, column] = 0
+        for j in T.serial(bounds[group], bounds[group + 1]):
+            for column in T.serial(out.shape[2]):
+                product = x[row, j].astype(out.dtype) * y[j, column].astype(out.dtype)
+                out[group, row, column] += product
 
 
 @converter("grouped_mm_fallback_backward", namespace="transformers")

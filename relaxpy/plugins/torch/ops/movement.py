@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +13,13 @@ import numpy as np
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.te.text import T, kernel_text
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import if_then_else, pow, sqrt
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.tensors import (
-    Loops,
     Number,
     Size,
     as_size,
@@ -471,35 +470,40 @@ def cdist(cx: Context, a: Expr, b: Expr, p: float, mode: int | None) -> Expr:
 @converter("_pdist_forward", wide=True)
 def pdist(cx: Context, x: Expr, p: float = 2.0) -> Expr:
     """The distances of each row and those after it, for which columns are adjacent."""
-    dtype = tensors.dtype_of(x)
+    outputs = {"out": (cx.result_shape(), tensors.dtype_of(x))}
+    inputs = {"x": x, "columns": cx.emit(R.permute_dims(x))}
+    return tensors.kernel(cx, "pdist", outputs, inputs, _sum_distances, p=p)[0]
 
-    def term(difference: Number) -> Number:
-        size = Select(difference < 0, -difference, difference)
-        if p == 0:
-            return Select(size > 0, ops.const(1.0, dtype), size)
-        if p == 2:
-            return difference * difference
-        return size if p in (1, math.inf) else pow(size, ops.const(p, dtype))
 
-    def write(k: Loops, x: Any, columns: Any, out: Any) -> None:
-        rows, size = x.shape
-        sums = k.array([rows], dtype)
-        combined = ops.maximum if p == math.inf else operator.add
-        with k.loop(rows) as i:
-            left = rows - i - 1
-            with k.loop(left) as j:
-                k.store(sums, j, 0.0)
-            with k.loop(size) as n, k.loop(left) as j:
-                value = term(x[i, n] - columns[n, i + 1 + j])
-                k.store(sums, j, combined(sums[j], value))
-            with k.loop(left) as j:
-                value = sums[j]
-                if p not in (0, 1, math.inf):
-                    value = sqrt(value) if p == 2 else pow(value, ops.const(1 / p, dtype))
-                k.store(out, i * (rows + left) // 2 + j, value)
+@kernel_text
+def _sum_distances(x: Any, columns: Any, out: Any, p: float) -> None:
+    rows, size = T.meta_var(x.shape)
+    sums = T.decl_buffer((rows,), x.dtype)
+    for i in T.serial(rows):
+        left = rows - i - 1
+        for j in T.serial(left):
+            sums[j] = 0.0
+        for n, j in T.grid(size, left):
+            term = _distance(x[i, n] - columns[n, i + 1 + j], p)
+            sums[j] = T.max(sums[j], term) if p == math.inf else sums[j] + term
+        for j in T.serial(left):
+            out[i * (rows + left) // 2 + j] = _root(sums[j], p)
 
-    outputs = [(cx.result_shape(), dtype)]
-    return tensors.kernel(cx, "pdist", outputs, [x, cx.emit(R.permute_dims(x))], write)[0]
+
+def _distance(difference: Number, p: float) -> Number:
+    """The power of a distance that is summed, or for p = inf the distance."""
+    size = Select(difference < 0, -difference, difference)
+    if p == 0:
+        return Select(size > 0, ops.const(1.0, str(size.dtype)), size)
+    if p == 2:
+        return difference * difference
+    return size if p in (1, math.inf) else pow(size, ops.const(p, str(size.dtype)))
+
+
+def _root(total: Number, p: float) -> Number:
+    if p in (0, 1, math.inf):
+        return total
+    return sqrt(total) if p == 2 else pow(total, ops.const(1 / p, str(total.dtype)))
 
 
 def norm(cx: Context, size: Expr, p: float) -> Expr:

@@ -11,16 +11,16 @@ import torch
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
-from relaxpy.ir.tir import intrin, ops
-from relaxpy.ir.tir.expr import Select
+from relaxpy.ir.te.text import T, kernel_text, variable
+from relaxpy.ir.tir import ops
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.tensors import Loops, Number, kernel
+from relaxpy.plugins.importing.tensors import Number, kernel
 from relaxpy.plugins.torch.arrays import dtype_name
 from relaxpy.plugins.torch.context import Context, cast
 from relaxpy.plugins.torch.ops.elementwise import floated, operands
 from relaxpy.plugins.torch.ops.movement import first_of_strided
 from relaxpy.plugins.torch.ops.reduce import variance
-from relaxpy.plugins.torch.ops.special import each_element, elementwise, spread
+from relaxpy.plugins.torch.ops.special import INFINITY, each_element, elementwise, size_of, spread
 from relaxpy.plugins.torch.registry import CONVERTERS, Value, converter
 
 #: Prims that mean what operators of ATen of the same name do, on operands of one datatype.
@@ -81,17 +81,17 @@ def is_negative(cx: Context, x: Expr) -> Expr:
     """A boolean tensor: true where the sign bit of elements is set."""
     if not tensors.is_float(x):
         return x < 0 if tensors.dtype_of(x) != "bool" else R.logical_xor(x, x)
-    wide = tensors.wide_dtype(x)
-    integer = wide.replace("float", "int")
-    y = cx.emit(tensors.reshaped(cx.tensor(x, wide), [tensors.product(tensors.shape_of(x))]))
-
-    def write(k: Loops, numbers: Any, out: Any) -> None:
-        with k.loop(out.shape[0]) as i:
-            bits = intrin.reinterpret(integer, numbers[i])
-            k.store(out, i, bits < ops.const(0, integer))
-
-    (flat,) = kernel(cx, "signbit", [(tensors.shape_of(y), "bool")], [y], write)
+    wide = cx.tensor(x, tensors.wide_dtype(x))
+    y = cx.emit(tensors.reshaped(wide, [tensors.product(tensors.shape_of(x))]))
+    outputs = {"out": (tensors.shape_of(y), "bool")}
+    (flat,) = kernel(cx, "signbit", outputs, {"numbers": y}, _test_signs)
     return tensors.reshaped(flat, tensors.shape_of(x))
+
+
+@kernel_text
+def _test_signs(numbers: Any, out: Any) -> None:
+    for i in T.serial(out.shape[0]):
+        out[i] = T.reinterpret(f"int{numbers.dtype.bits}", numbers[i]) < 0
 
 
 @converter("copy_strided", namespace="prims")
@@ -118,31 +118,26 @@ def bits_as(cx: Context, x: Expr, dtype: str, sizes: Sequence[tensors.Size]) -> 
     if tensors.dtype_of(x) == dtype:
         return tensors.reshaped(x, sizes)
     old, new = DataType(tensors.dtype_of(x)).bits, DataType(dtype).bits
-    parts, least = max(old, new) // min(old, new), min(old, new)
-    narrow, wide = f"uint{least}", f"uint{max(old, new)}"
     total = tensors.product(tensors.shape_of(x) if old > new else sizes)
-    of_bits = cx.emit(tensors.reshaped(x, [total, parts] if old < new else [total]))
-
-    def write(k: Loops, x: Any, out: Any) -> None:
-        with k.loop(total) as i:
-            if old == new:
-                k.store(out, i, intrin.reinterpret(dtype, x[i]))
-            elif old > new:
-                bits = k.local(intrin.reinterpret(wide, x[i]), wide)
-                for part in range(parts):
-                    low = (bits[0] >> ops.const(part * least, wide)) & ops.const(2**least - 1, wide)
-                    number = ops.cast_to(low, DataType(narrow))
-                    k.store(out, (i, part), intrin.reinterpret(dtype, number))
-            else:
-                bits = k.local(ops.const(0, wide), wide)
-                for part in range(parts):
-                    low = ops.cast_to(intrin.reinterpret(narrow, x[i, part]), DataType(wide))
-                    k.store(bits, 0, bits[0] | (low << ops.const(part * least, wide)))
-                k.store(out, i, intrin.reinterpret(dtype, bits[0]))
-
-    shape = [total, parts] if old > new else [total]
-    (result,) = kernel(cx, "view_dtype", [(shape, dtype)], [of_bits], write)
+    of_bits = cx.emit(tensors.reshaped(x, [total, max(new // old, 1)]))
+    outputs = {"out": ([total, max(old // new, 1)], dtype)}
+    (result,) = kernel(cx, "view_dtype", outputs, {"x": of_bits}, _copy_bits)
     return tensors.reshaped(result, sizes)
+
+
+@kernel_text
+def _copy_bits(x: Any, out: Any) -> None:
+    """Of each row, the bits of all elements, the first of which has the lowest ones."""
+    old, new = T.meta_var((x.dtype.bits, out.dtype.bits))
+    wide = T.meta_var(f"uint{max(old, new)}")
+    for i in T.serial(out.shape[0]):
+        bits = variable(T.Cast(wide, 0))
+        for n in T.unroll(max(new // old, 1)):
+            low = T.reinterpret(f"uint{old}", x[i, n]).astype(wide)
+            bits[0] = T.bitwise_or(bits[0], T.shift_left(low, T.Cast(wide, n * old)))
+        for n in T.unroll(max(old // new, 1)):
+            high = T.shift_right(bits[0], T.Cast(wide, n * new))
+            out[i, n] = T.reinterpret(out.dtype, high.astype(f"uint{new}"))
 
 
 @converter("signbit")
@@ -166,93 +161,89 @@ def fmax(cx: Context, x: Value, y: Value) -> Expr:
     return R.where(R.isnan(a), b, R.where(R.isnan(b), a, op(a, b)))
 
 
-def _hypot_short(k: Loops, x: Number, y: Number) -> Number:
+@kernel_text
+def _hypot_short(x: Number, y: Number) -> Number:
     """The root of the sum of squares, which float64 holds."""
-    a, b = (k.local(ops.cast_to(v, "float64"))[0] for v in (x, y))
-    root = ops.cast_to(intrin.sqrt(a * a + b * b), "float32")
-    return Select(intrin.isinf(x) | intrin.isinf(y), ops.const(math.inf, "float32"), root)
+    a, b = T.Cast("float64", x), T.Cast("float64", y)
+    root = T.Cast("float32", T.sqrt(a * a + b * b))
+    return T.Select(T.isinf(x) | T.isinf(y), T.float32(math.inf), root)
 
 
 @elementwise("hypot", prims="hypot", short=_hypot_short)
-def hypot(k: Loops, x: Number, y: Number) -> Number:
-    a, b = (k.local(Select(v < 0, -v, v))[0] for v in (x, y))
-    large = k.local(Select(a < b, b, a))[0]
-    ratio = k.local(Select(a < b, a, b) / large)[0]
-    infinite = intrin.isinf(x) | intrin.isinf(y)
-    value = Select(large == 0.0, large, large * intrin.sqrt(ratio * ratio + 1.0))
-    unknown = intrin.isnan(x) | intrin.isnan(y)
-    value = Select(unknown, a + b, value)
-    return Select(infinite, ops.const(math.inf, "float64"), value)
+@kernel_text
+def hypot(x: Number, y: Number) -> Number:
+    a, b = size_of(x), size_of(y)
+    large = T.Select(a < b, b, a)
+    ratio = T.Select(a < b, a, b) / large
+    finite = T.Select(large == 0.0, large, large * T.sqrt(ratio * ratio + 1.0))
+    known = T.Select(T.isnan(x) | T.isnan(y), a + b, finite)
+    return T.Select(T.isinf(x) | T.isinf(y), INFINITY, known)
 
 
 @converter("gcd")
 def gcd(cx: Context, x: Value, y: Value) -> Expr:
+    least = torch.iinfo(getattr(torch, cx.result_dtype())).min
+    return each_element(cx, "gcd", _divisor, x, y, dtype="int64", least=least)
+
+
+@kernel_text
+def _divisor(first: Number, second: Number, least: int) -> Number:
     """The greatest common divisor; the least number of a datatype is its own absolute value."""
-    least = ops.const(torch.iinfo(getattr(torch, cx.result_dtype())).min, "int64")
-
-    def size(x: Number) -> Number:
-        return Select((x < ops.const(0, "int64")) & (x != least), -x, x)
-
-    def divisor(k: Loops, first: Number, second: Number) -> Number:
-        a, b = k.local(size(second)), k.local(size(first))
-        with k.repeat(b[0] != ops.const(0, "int64")):
-            rest = k.local(ops.truncmod(a[0], b[0]))
-            k.store(a, 0, b[0])
-            k.store(b, 0, rest[0])
-        return a[0]
-
-    return each_element(cx, "gcd", divisor, x, y, dtype="int64")
+    a, b = [variable(T.Select((x < 0) & (x != least), -x, x)) for x in (second, first)]
+    while b[0] != 0:
+        rest = T.truncmod(a[0], b[0])
+        a[0] = b[0]
+        b[0] = rest
+    return a[0]
 
 
 @converter("frexp", "frexp.Tensor")
 def frexp(cx: Context, x: Expr) -> tuple[Expr, Expr]:
     total = tensors.product(tensors.shape_of(x))
     wide = cx.emit(tensors.reshaped(cx.tensor(x, "float64"), [total]))
-
-    def write(k: Loops, numbers: Any, mantissas: Any, exponents: Any) -> None:
-        def whole(value: int) -> Number:
-            return ops.const(value, "int64")
-
-        with k.loop(numbers.shape[0]) as i:
-            value = numbers[i]
-            tiny = k.local(Select(value < 0, -value, value) < 2.0**-1022)[0]
-            scaled = k.local(Select(tiny, value * 2.0**54, value))[0]
-            bits = k.local(intrin.reinterpret("int64", scaled))[0]
-            exponent = intrin.bitwise_and(intrin.shift_right(bits, whole(52)), whole(0x7FF))
-            lower = intrin.bitwise_and(bits, whole(~(0x7FF << 52)))
-            fraction = intrin.reinterpret("float64", intrin.bitwise_or(lower, whole(1022 << 52)))
-            special = (value == 0.0) | (exponent == whole(0x7FF))
-            k.store(mantissas, i, Select(special, value, fraction))
-            shift = Select(tiny, whole(1022 + 54), whole(1022))
-            k.store(exponents, i, Select(special, whole(0), exponent - shift))
-
-    outputs = [([total], "float64"), ([total], "int64")]
-    found = kernel(cx, "frexp", outputs, [wide], write)
+    outputs = {"mantissas": ([total], "float64"), "exponents": ([total], "int64")}
+    found = kernel(cx, "frexp", outputs, {"numbers": wide}, _split)
     mantissa, exponent = (tensors.reshaped(item, tensors.shape_of(x)) for item in found)
     return R.astype(mantissa, tensors.dtype_of(x)), R.astype(exponent, "int32")
 
 
+@kernel_text
+def _split(numbers: Any, mantissas: Any, exponents: Any) -> None:
+    for i in T.serial(numbers.shape[0]):
+        value = numbers[i]
+        tiny = size_of(value) < 2.0**-1022
+        bits = T.reinterpret("int64", T.Select(tiny, value * 2.0**54, value))
+        exponent = T.bitwise_and(T.shift_right(bits, T.int64(52)), T.int64(0x7FF))
+        lower = T.bitwise_and(bits, T.int64(~(0x7FF << 52)))
+        fraction = T.reinterpret("float64", T.bitwise_or(lower, T.int64(1022 << 52)))
+        special = (value == 0.0) | (exponent == 0x7FF)
+        mantissas[i] = T.Select(special, value, fraction)
+        shift = T.Select(tiny, T.int64(1022 + 54), T.int64(1022))
+        exponents[i] = T.Select(special, T.int64(0), exponent - shift)
+
+
 @converter("nextafter")
 def nextafter(cx: Context, x: Value, y: Value) -> Expr:
-    """The bits of a float, as a number with its sign, count the floats from 0."""
     dtype = cx.result_dtype()
-    integer = f"int{DataType(dtype).bits}"
-    vectors = [spread(cx, operand, dtype) for operand in (x, y)]
-
-    def write(k: Loops, first: Any, second: Any, out: Any) -> None:
-        one = ops.const(1, integer)
-        with k.loop(out.shape[0]) as i:
-            a, b = first[i], second[i]
-            bits = intrin.reinterpret(integer, a)
-            outwards = (a < b) == (a > 0.0)
-            moved = intrin.reinterpret(dtype, Select(outwards, bits + one, bits - one))
-            least = intrin.reinterpret(dtype, one)
-            moved = Select(a == 0.0, Select(b > 0.0, least, -least), moved)
-            moved = Select(a == b, b, moved)
-            k.store(out, i, Select(intrin.isnan(a) | intrin.isnan(b), a + b, moved))
-
-    (flat,) = kernel(cx, "nextafter", [(tensors.shape_of(vectors[0]), dtype)], vectors, write)
+    inputs = {name: spread(cx, operand, dtype) for name, operand in (("first", x), ("second", y))}
+    outputs = {"out": (tensors.shape_of(inputs["first"]), dtype)}
+    (flat,) = kernel(cx, "nextafter", outputs, inputs, _step)
     return tensors.reshaped(flat, cx.result_shape())
+
+
+@kernel_text
+def _step(first: Any, second: Any, out: Any) -> None:
+    """The bits of a float, as a number with its sign, count the floats from 0."""
+    integer = T.meta_var(f"int{out.dtype.bits}")
+    for i in T.serial(out.shape[0]):
+        a, b = first[i], second[i]
+        bits = T.reinterpret(integer, a)
+        outwards = (a < b) == (a > 0.0)
+        beside = T.reinterpret(out.dtype, T.Select(outwards, bits + 1, bits - 1))
+        least = T.reinterpret(out.dtype, T.Cast(integer, 1))
+        moved = T.Select(a == 0.0, T.Select(b > 0.0, least, -least), beside)
+        known = T.Select(a == b, b, moved)
+        out[i] = T.Select(T.isnan(a) | T.isnan(b), a + b, known)
 
 
 @converter("angle")
@@ -290,23 +281,28 @@ def as_strided_scatter(
         span = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     if not tensors.rank_of(source):
         source, stride = cx.emit(tensors.reshaped(source, [1])), [0]
-
-    def write(k: Loops, old: Any, new: Any, memory: Any, out: Any) -> None:
-        with k.every(old.shape) as index:
-            k.store(memory, position(index, strides, 0), old[index])
-        with k.every(new.shape) as index:
-            place = position(index, stride, begin)
-            with k.when(ops.all_of(ops.convert(place >= 0), ops.convert(place < span))):
-                k.store(memory, place, new[index])
-        with k.every(out.shape) as index:
-            k.store(out, index, memory[position(index, strides, 0)])
-
-    def position(index: Sequence[Any], steps: Sequence[Any], first: Any) -> Any:
-        return sum((i * step for i, step in zip(index, steps, strict=True)), ops.convert(first))
-
     dtype = tensors.dtype_of(x)
-    outputs = [([span], dtype), (sizes, dtype)]
-    return kernel(cx, "as_strided_scatter", outputs, [x, source], write)[1]
+    inputs, outputs = {"old": x, "new": source}, {"memory": ([span], dtype), "out": (sizes, dtype)}
+    options = {"strides": strides, "steps": stride, "begin": begin}
+    return kernel(cx, "as_strided_scatter", outputs, inputs, _scatter_strided, **options)[1]
+
+
+@kernel_text
+def _scatter_strided(
+    old: Any, new: Any, memory: Any, out: Any, strides: Any, steps: Any, begin: Any
+) -> None:
+    for (*index,) in T.grid(*old.shape):
+        memory[_position(index, strides, 0)] = old[*index]
+    for (*index,) in T.grid(*new.shape):
+        place = _position(index, steps, begin)
+        if (place >= 0) & (place < memory.shape[0]):
+            memory[place] = new[*index]
+    for (*index,) in T.grid(*out.shape):
+        out[*index] = memory[_position(index, strides, 0)]
+
+
+def _position(index: Sequence[Any], steps: Sequence[Any], first: Any) -> Any:
+    return sum((i * step for i, step in zip(index, steps, strict=True)), ops.convert(first))
 
 
 _register()

@@ -12,13 +12,12 @@ from typing import Any
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.te.text import T, kernel_text, variable
 from relaxpy.ir.te.topi.elementwise import accumulator
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
-from relaxpy.ir.tir.intrin import reinterpret
 from relaxpy.plugins.importing import tensors
 from relaxpy.plugins.importing.tensors import (
-    Loops,
+    Number,
     dtype_of,
     kernel,
     product,
@@ -227,31 +226,40 @@ def segment_reduce(
     data = cx.emit(tensors.reshaped(x, [outer, sizes[at], inner]))
     bounds = cx.emit(tensors.reshaped(cx.tensor(offsets, "int64"), [outer, edges]))
     first = _FIRST[reduction] if initial is None else float(initial)
-
-    def write(k: Loops, x: Any, bounds: Any, out: Any) -> None:
-        with k.every(out.shape) as (a, s, b):
-            begin, end = k.local(bounds[a, s])[0], k.local(bounds[a, s + 1])[0]
-            total = k.local(ops.const(first, x.dtype))
-            with k.loop(end - begin, start=begin) as i:
-                value = k.local(x[a, i, b])[0]
-                match reduction:
-                    case "sum" | "mean":
-                        k.store(total, 0, total[0] + value)
-                    case "prod":
-                        k.store(total, 0, total[0] * value)
-                    case _:
-                        better = value > total[0] if reduction == "max" else value < total[0]
-                        k.store(total, 0, Select(better | (value != value), value, total[0]))
-            if reduction == "mean" and initial is None:
-                k.store(total, 0, total[0] / ops.cast_to(end - begin, x.dtype))
-            elif reduction == "mean":
-                divisor = Select(end > begin, end - begin, ops.const(1, "int64"))
-                k.store(total, 0, total[0] / ops.cast_to(divisor, x.dtype))
-            k.store(out, (a, s, b), total[0])
-
-    shape = [outer, count, inner]
-    (out,) = kernel(cx, "segment_reduce", [(shape, tensors.dtype_of(x))], [data, bounds], write)
+    inputs = {"x": data, "bounds": bounds}
+    outputs = {"out": ([outer, count, inner], tensors.dtype_of(x))}
+    options = {"reduction": reduction, "first": first, "has_initial": initial is not None}
+    (out,) = kernel(cx, "segment_reduce", outputs, inputs, _reduce_segments, **options)
     return tensors.reshaped(out, cx.result_shape())
+
+
+@kernel_text
+def _reduce_segments(
+    x: Any, bounds: Any, out: Any, reduction: str, first: float, has_initial: bool
+) -> None:
+    for a, s, b in T.grid(*out.shape):
+        begin, end = bounds[a, s], bounds[a, s + 1]
+        total = variable(T.Cast(x.dtype, first))
+        for i in T.serial(begin, end):
+            value = x[a, i, b]
+            total[0] = _combined(reduction, total[0], value)
+        if reduction == "mean":
+            # Without an initial value, the mean of nothing is NaN.
+            count = T.max(end - begin, 1) if has_initial else end - begin
+            total[0] /= T.Cast(x.dtype, count)
+        out[a, s, b] = total[0]
+
+
+def _combined(reduction: str, total: Number, value: Number) -> Number:
+    """The value of a reduction after another value; NaN is the extreme of all."""
+    match reduction:
+        case "sum" | "mean":
+            return total + value
+        case "prod":
+            return total * value
+        case _:
+            better = value > total if reduction == "max" else value < total
+            return Select(better | (value != value), value, total)
 
 
 @converter("hash_tensor")
@@ -267,15 +275,17 @@ def hash_tensor(
     turned = R.permute_dims(wide, [*kept, *among]) if tensors.rank_of(x) else wide
     shape = [tensors.product([sizes[k] for k in kept]), tensors.product([sizes[k] for k in among])]
     rows = cx.emit(tensors.reshaped(turned, shape))
-
-    def write(k: Loops, x: Any, out: Any) -> None:
-        with k.loop(x.shape[0]) as a:
-            k.store(out, a, 0)
-            with k.loop(x.shape[1]) as i:
-                k.store(out, a, out[a] ^ reinterpret("uint64", x[a, i]))
-
-    (out,) = kernel(cx, "hash_tensor", [(shape[:1], "uint64")], [rows], write)
+    outputs = {"out": (shape[:1], "uint64")}
+    (out,) = kernel(cx, "hash_tensor", outputs, {"x": rows}, _combine_bits)
     return tensors.reshaped(out, cx.result_shape())
+
+
+@kernel_text
+def _combine_bits(x: Any, out: Any) -> None:
+    for a in T.serial(x.shape[0]):
+        out[a] = 0
+        for i in T.serial(x.shape[1]):
+            out[a] = out[a] ^ T.reinterpret("uint64", x[a, i])
 
 
 def _whole(value: int) -> Expr:
@@ -294,20 +304,19 @@ def _tallied(
     Places beyond the last bin count nowhere.
     """
     wide = str(accumulator(DataType(dtype)))
-
-    def write(k: Loops, places: Any, *others: Any) -> None:
-        *weights, out = others
-        with k.loop(out.shape[0]) as i:
-            k.store(out, i, ops.const(0, wide))
-        with k.loop(places.shape[0]) as i:
-            place = k.local(ops.cast_to(places[i], "int64"))[0]
-            amount = ops.cast_to(weights[0][i], wide) if weights else ops.const(1, wide)
-            with k.when(place < out.shape[0]):
-                k.store(out, place, out[place] + amount)
-
-    inputs = [places] if weights is None else [places, weights]
-    (counted,) = kernel(cx, "tallied", [([bins], wide)], inputs, write)
+    outputs = {"out": ([bins], wide)}
+    (counted,) = kernel(cx, "tallied", outputs, {"places": places, "weights": weights}, _tally)
     return R.astype(counted, dtype)
+
+
+@kernel_text
+def _tally(places: Any, out: Any, weights: Any = None) -> None:
+    for i in T.serial(out.shape[0]):
+        out[i] = 0
+    for i in T.serial(places.shape[0]):
+        place = places[i].astype("int64")
+        if place < out.shape[0]:
+            out[place] += 1 if weights is None else weights[i].astype(out.dtype)
 
 
 @converter("histc")

@@ -8,11 +8,11 @@ from typing import Any
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
+from relaxpy.ir.te.text import T, kernel_text, variable
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import Select
-from relaxpy.ir.tir.intrin import atan2, cos, exp, if_then_else, isnan, log, sin
+from relaxpy.ir.tir.intrin import isnan
 from relaxpy.plugins.importing import tensors
-from relaxpy.plugins.importing.tensors import Loops, Number, kernel, whole
+from relaxpy.plugins.importing.tensors import Number, kernel
 from relaxpy.plugins.torch.complexes import Complex, complex_converter
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.indexing import along_axis, scattered
@@ -24,31 +24,30 @@ def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
     if not tensors.rank_of(x):
         return x, const(0, "int64")
     greatest = "cummax" in str(cx.node.target)
-    extreme = ops.maximum if greatest else ops.minimum
     at = cx.axis(axis, x)
     y = cx.tensor(x, "int8") if tensors.dtype_of(x) == "bool" else x
-
-    def write(k: Loops, x: Any, values: Any, places: Any) -> None:
-        """Two scans: a place is the last one so far at which the value was replaced."""
-
-        def before(index: tuple[Any, ...]) -> tuple[Any, ...]:
-            return *index[:at], index[at] - 1, *index[at + 1 :]
-
-        def replaced(index: tuple[Any, ...]) -> Number:
-            new, old = x[index], values[before(index)]
-            found: Number = new >= old if greatest else new <= old
-            return found | isnan(new) if tensors.is_float(y) else found
-
-        with k.every(x.shape) as index:
-            value = extreme(values[before(index)], x[index])
-            k.store(values, index, if_then_else(index[at] == 0, x[index], value))
-        with k.every(x.shape) as index:
-            place = ops.maximum(places[before(index)], Select(replaced(index), index[at], whole(0)))
-            k.store(places, index, if_then_else(index[at] == 0, whole(0), place))
-
-    outputs = [(tensors.shape_of(x), dtype) for dtype in (tensors.dtype_of(y), "int64")]
-    values, places = kernel(cx, "cummax" if greatest else "cummin", outputs, [y], write)
+    outputs = {"values": (tensors.shape_of(x), tensors.dtype_of(y))}
+    outputs["places"] = tensors.shape_of(x), "int64"
+    name = "cummax" if greatest else "cummin"
+    values, places = kernel(cx, name, outputs, {"x": y}, _scan, at=at, greatest=greatest)
     return cx.tensor(values, tensors.dtype_of(x)), places
+
+
+@kernel_text
+def _scan(x: Any, values: Any, places: Any, at: int, greatest: bool) -> None:
+    """Two scans: a place is the last one so far at which the value was replaced."""
+    extreme = T.max if greatest else T.min
+    for (*index,) in T.grid(*x.shape):
+        before = T.meta_var((*index[:at], index[at] - 1, *index[at + 1 :]))
+        value = T.meta_var(extreme(values[before], x[*index]))
+        values[*index] = T.if_then_else(index[at] == 0, x[*index], value)
+    for (*index,) in T.grid(*x.shape):
+        before = T.meta_var((*index[:at], index[at] - 1, *index[at + 1 :]))
+        new, old = T.meta_var((x[*index], values[before]))
+        is_better = T.meta_var(new >= old if greatest else new <= old)
+        is_new = T.meta_var(is_better | T.isnan(new) if x.dtype.is_float else is_better)
+        place = T.meta_var(T.max(places[before], T.Select(is_new, index[at], T.int64(0))))
+        places[*index] = T.if_then_else(index[at] == 0, T.int64(0), place)
 
 
 @converter("logcumsumexp")
@@ -59,23 +58,24 @@ def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
     sizes = tensors.shape_of(x)
     shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
     blocks = cx.emit(tensors.reshaped(cx.tensor(x, "float64"), shape))
-
-    def write(k: Loops, x: Any, out: Any) -> None:
-        with k.every((x.shape[0], x.shape[2])) as (a, b):
-            top = k.local(ops.const(-math.inf, "float64"))
-            total = k.local(ops.const(0.0, "float64"))
-            with k.loop(x.shape[1]) as i:
-                value = k.local(x[a, i, b])
-                with k.when(value[0] > top[0]):
-                    k.store(total, 0, total[0] * exp(top[0] - value[0]) + 1.0)
-                    k.store(top, 0, value[0])
-                # The sum of infinities is infinite: their difference is none.
-                with k.otherwise(), k.when((value[0] != -math.inf) & (value[0] != math.inf)):
-                    k.store(total, 0, total[0] + exp(value[0] - top[0]))
-                k.store(out, (a, i, b), top[0] + log(total[0]))
-
-    (found,) = kernel(cx, "logcumsumexp", [(shape, "float64")], [blocks], write)
+    outputs = {"out": (shape, "float64")}
+    (found,) = kernel(cx, "logcumsumexp", outputs, {"x": blocks}, _logcumsumexp)
     return R.astype(tensors.reshaped(found, sizes), tensors.dtype_of(x))
+
+
+@kernel_text
+def _logcumsumexp(x: Any, out: Any) -> None:
+    for a, b in T.grid(x.shape[0], x.shape[2]):
+        top, total = variable(T.float64(-math.inf)), variable(T.float64(0))
+        for i in T.serial(x.shape[1]):
+            value = x[a, i, b]
+            if value > top[0]:
+                total[0] = total[0] * T.exp(top[0] - value) + 1.0
+                top[0] = value
+            # The sum of infinities is infinite: their difference is none.
+            elif (value != -math.inf) & (value != math.inf):
+                total[0] += T.exp(value - top[0])
+            out[a, i, b] = top[0] + T.log(total[0])
 
 
 @complex_converter("logcumsumexp")
@@ -87,32 +87,31 @@ def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
     sizes = tensors.shape_of(z.re)
     shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
     parts = [cx.emit(tensors.reshaped(cx.tensor(part, "float64"), shape)) for part in (z.re, z.im)]
-
-    def write(k: Loops, x: Any, y: Any, re: Any, im: Any) -> None:
-        with k.every((x.shape[0], x.shape[2])) as (a, b):
-            size = k.local(ops.const(-math.inf, "float64"))
-            angle = k.local(ops.const(0.0, "float64"))
-            with k.loop(x.shape[1]) as i:
-                new, old = (x[a, i, b], y[a, i, b]), (size[0], angle[0])
-                is_less = new[0] < old[0]
-                low = [k.local(Select(is_less, n, o)) for n, o in zip(new, old, strict=True)]
-                high = [k.local(Select(is_less, o, n)) for n, o in zip(new, old, strict=True)]
-                ratio = k.local(exp(low[0][0] - high[0][0]))
-                turned = low[1][0] - high[1][0]
-                one = k.local(ratio[0] * cos(turned) + 1.0)
-                other = k.local(ratio[0] * sin(turned))
-                added = log(one[0] * one[0] + other[0] * other[0]) * 0.5
-                both = (low[0][0] == high[0][0]) & (low[0][0] == -math.inf)
-                k.store(size, 0, Select(both, low[0][0], high[0][0] + added))
-                k.store(angle, 0, Select(both, low[1][0], high[1][0] + atan2(other[0], one[0])))
-                k.store(re, (a, i, b), size[0])
-                k.store(im, (a, i, b), angle[0])
-
-    outputs = [(shape, "float64")] * 2
-    found = kernel(cx, "logcumsumexp", outputs, parts, write)
+    inputs = dict(zip(("x", "y"), parts, strict=True))
+    outputs = dict.fromkeys(("re", "im"), (shape, "float64"))
+    found = kernel(cx, "logcumsumexp", outputs, inputs, _complex_logcumsumexp)
     return Complex(
         *(R.astype(tensors.reshaped(part, sizes), tensors.dtype_of(z.re)) for part in found)
     )
+
+
+@kernel_text
+def _complex_logcumsumexp(x: Any, y: Any, re: Any, im: Any) -> None:
+    for a, b in T.grid(x.shape[0], x.shape[2]):
+        size, angle = variable(T.float64(-math.inf)), variable(T.float64(0))
+        for i in T.serial(x.shape[1]):
+            new, old = (x[a, i, b], y[a, i, b]), (size[0], angle[0])
+            is_less = new[0] < old[0]
+            low, low_angle = T.Select(is_less, new[0], old[0]), T.Select(is_less, new[1], old[1])
+            high, high_angle = T.Select(is_less, old[0], new[0]), T.Select(is_less, old[1], new[1])
+            ratio, turned = T.exp(low - high), low_angle - high_angle
+            one, other = ratio * T.cos(turned) + 1.0, ratio * T.sin(turned)
+            added = T.log(one * one + other * other) * 0.5
+            both = (low == high) & (low == -math.inf)
+            size[0] = T.Select(both, low, high + added)
+            angle[0] = T.Select(both, low_angle, high_angle + T.atan2(other, one))
+            re[a, i, b] = size[0]
+            im[a, i, b] = angle[0]
 
 
 def _nth(cx: Context, x: Expr, axis: int, keepdim: bool, n: Expr) -> tuple[Expr, Expr]:
@@ -250,18 +249,20 @@ def masked_scatter(cx: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
     where = cx.emit(tensors.reshaped(R.broadcast_to(mask, tuple(sizes)), [total]))
     old = cx.emit(tensors.reshaped(R.broadcast_to(x, tuple(sizes)), [total]))
     new = cx.emit(tensors.reshaped(source, [tensors.product(tensors.shape_of(source))]))
-
-    def write(k: Loops, mask: Any, old: Any, new: Any, out: Any) -> None:
-        used = k.local(0, "int64")
-        with k.loop(out.shape[0]) as i:
-            k.store(out, i, old[i])
-            with k.when(mask[i]):
-                k.store(out, i, new[used[0]])
-                k.store(used, 0, used[0] + 1)
-
-    outputs = [([total], tensors.dtype_of(x))]
-    (found,) = kernel(cx, "masked_scatter", outputs, [where, old, new], write)
+    inputs = {"mask": where, "old": old, "new": new}
+    outputs = {"out": ([total], tensors.dtype_of(x))}
+    (found,) = kernel(cx, "masked_scatter", outputs, inputs, _scatter_by_mask)
     return tensors.reshaped(found, sizes)
+
+
+@kernel_text
+def _scatter_by_mask(mask: Any, old: Any, new: Any, out: Any) -> None:
+    used = variable(T.int64(0))
+    for i in T.serial(out.shape[0]):
+        out[i] = old[i]
+        if mask[i]:
+            out[i] = new[used[0]]
+            used[0] += 1
 
 
 @converter("searchsorted.Tensor", "searchsorted.Scalar")
@@ -285,25 +286,30 @@ def searchsorted(
     rows, count = tensors.product(tensors.shape_of(edges)[:-1]), tensors.shape_of(x)[-1]
     bounds = cx.emit(tensors.reshaped(edges, [rows, size]))
     asked = cx.emit(tensors.reshaped(x, [rows, count]))
-    has_nan = tensors.is_float(x)
-
-    def write(k: Loops, edges: Any, x: Any, out: Any) -> None:
-        """By bisection: each step decides whether to skip a part of what is left."""
-        with k.every(out.shape) as (r, i):
-            found, left = k.local(0, "int64"), k.local(edges.shape[1], "int64")
-            with k.repeat(left[0] > 0):
-                step = k.local((left[0] + 1) // 2)
-                edge = k.local(edges[r, found[0] + step[0] - 1])
-                edge, value = edge[0], x[r, i]
-                below: Number = edge <= value if after else edge < value
-                if has_nan:
-                    below = below | isnan(value) if after else below | (isnan(value) & ~isnan(edge))
-                k.store(found, 0, found[0] + Select(below, step[0], ops.const(0, "int64")))
-                k.store(left, 0, left[0] - step[0])
-            k.store(out, (r, i), found[0])
-
-    (found,) = kernel(cx, "searchsorted", [([rows, count], "int64")], [bounds, asked], write)
+    inputs, outputs = {"edges": bounds, "x": asked}, {"out": ([rows, count], "int64")}
+    (found,) = kernel(cx, "searchsorted", outputs, inputs, _bisect, after=after)
     return cx.tensor(tensors.reshaped(found, tensors.shape_of(x)), cx.result_dtype())
+
+
+@kernel_text
+def _bisect(edges: Any, x: Any, out: Any, after: bool) -> None:
+    """By bisection: each step decides whether to skip a part of what is left."""
+    for r, i in T.grid(*out.shape):
+        found, left = variable(T.int64(0)), variable(edges.shape[1])
+        while left[0] > 0:
+            step = (left[0] + 1) // 2
+            edge, value = edges[r, found[0] + step - 1], x[r, i]
+            found[0] += T.Select(_is_below(edge, value, after), step, T.int64(0))
+            left[0] -= step
+        out[r, i] = found[0]
+
+
+def _is_below(edge: Number, value: Number, after: bool) -> Number:
+    """True if a value comes after an edge: NaN after all numbers, equal ones as `after` says."""
+    below = edge <= value if after else edge < value
+    if value.dtype.is_float:
+        return below | (isnan(value) if after else isnan(value) & ~isnan(edge))
+    return below
 
 
 @converter("bucketize.Tensor", "bucketize.Scalar")
@@ -321,22 +327,25 @@ def mode(cx: Context, x: Expr, axis: int = -1, keepdim: bool = False) -> tuple[E
     at, sizes = cx.axis(axis, x), tensors.shape_of(x)
     y = cx.tensor(x, "int8") if tensors.dtype_of(x) == "bool" else x
     shape = [tensors.product(sizes[:at]), sizes[at], tensors.product(sizes[at + 1 :])]
-    both = [cx.emit(tensors.reshaped(v, shape)) for v in (cx.emit(R.sort(y, at)), y)]
-
-    def write(k: Loops, ordered: Any, x: Any, out: Any) -> None:
-        with k.every((x.shape[0], x.shape[2])) as (a, b):
-            run, best, value = k.local(0, "int64"), k.local(0, "int64"), k.local(x[a, 0, b])
-            found = k.local(0, "int64")
-            with k.loop(x.shape[1]) as i:
-                new, before = ordered[a, i, b], ordered[a, Select(i > 0, i - 1, i), b]
-                k.store(run, 0, Select(new == before, run[0] + 1, ops.const(1, "int64")))
-                with k.when(run[0] > best[0]):
-                    k.store(best, 0, run[0])
-                    k.store(value, 0, new)
-            with k.loop(x.shape[1]) as i:
-                k.store(found, 0, Select(x[a, i, b] == value[0], i, found[0]))
-            k.store(out, (a, whole(0), b), found[0])
-
-    (found,) = kernel(cx, "mode", [([shape[0], 1, shape[2]], "int64")], both, write)
+    both = {"ordered": cx.emit(R.sort(y, at)), "x": y}
+    inputs = {name: cx.emit(tensors.reshaped(v, shape)) for name, v in both.items()}
+    outputs = {"out": ([shape[0], 1, shape[2]], "int64")}
+    (found,) = kernel(cx, "mode", outputs, inputs, _most_frequent)
     sizes[at] = 1
     return _at(x, at, keepdim, cx.emit(tensors.reshaped(found, sizes)))
+
+
+@kernel_text
+def _most_frequent(ordered: Any, x: Any, out: Any) -> None:
+    for a, b in T.grid(x.shape[0], x.shape[2]):
+        run, best, found = [variable(T.int64(0)) for _ in range(3)]
+        value = variable(x[a, 0, b])
+        for i in T.serial(x.shape[1]):
+            new, before = ordered[a, i, b], ordered[a, T.Select(i > 0, i - 1, i), b]
+            run[0] = T.Select(new == before, run[0] + 1, T.int64(1))
+            if run[0] > best[0]:
+                best[0] = run[0]
+                value[0] = new
+        for i in T.serial(x.shape[1]):
+            found[0] = T.Select(x[a, i, b] == value[0], i, found[0])
+        out[a, 0, b] = found[0]

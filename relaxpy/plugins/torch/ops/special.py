@@ -13,27 +13,20 @@ over a period or a line, which converge exponentially (Trefethen and Weideman, S
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relaxpy.ir.ops.definition.registry import R
 from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.te.text import T, kernel_text, variable
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import cos, exp, floor, isinf, isnan, log, sin, sqrt, tan
-from relaxpy.plugins.importing.tensors import (
-    Loops,
-    Number,
-    dtype_of,
-    kernel,
-    product,
-    reshaped,
-    shape_of,
-)
+from relaxpy.plugins.importing.tensors import Number, dtype_of, kernel, product, reshaped, shape_of
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import Value, converter
 
-#: A function of numbers that are variables of a kernel, to a number.
+#: A text of a function of numbers.
 Scalar = Callable[..., Number]
 
 
@@ -47,29 +40,40 @@ def spread(cx: Context, value: Value, dtype: str) -> Expr:
 
 
 def each_element(
-    cx: Context, name: str, function: Scalar, *operands: Value, dtype: str = "float64"
+    cx: Context,
+    name: str,
+    function: Scalar,
+    *operands: Value,
+    dtype: str = "float64",
+    **fixed: object,
 ) -> Expr:
-    """The function of each element of the operands, which broadcast, computed in `dtype`."""
-    vectors = [
-        spread(cx, operand, dtype_of(operand) if isinstance(operand, Expr) else dtype)
-        for operand in operands
-    ]
-    total, result = shape_of(vectors[0])[0], cx.result_dtype()
+    """The text of a function, with these options, of each element of the operands.
 
-    def write(k: Loops, *buffers: Any) -> None:
-        *ins, out = buffers
-        with k.loop(out.shape[0]) as i:
-            numbers = [k.local(ops.cast_to(buffer[i], dtype))[0] for buffer in ins]
-            k.store(out, i, ops.cast_to(function(k, *numbers), result))
-
-    (flat,) = kernel(cx, name, [([total], result)], vectors, write)
+    These broadcast; the function is computed in `dtype`.
+    """
+    inputs = {
+        f"x{n}": spread(cx, operand, dtype_of(operand) if isinstance(operand, Expr) else dtype)
+        for n, operand in enumerate(operands)
+    }
+    outputs = {"out": ([product(cx.result_shape())], cx.result_dtype())}
+    options = {"function": function, "dtype": dtype, "fixed": fixed}
+    (flat,) = kernel(cx, name, outputs, inputs, _each_element, **options)
     return reshaped(flat, cx.result_shape())
 
 
+@kernel_text
+def _each_element(
+    out: Any, function: Scalar, dtype: str, fixed: Mapping[str, Any], **operands: Any
+) -> None:
+    for i in T.serial(out.shape[0]):
+        numbers = [operand[i].astype(dtype) for operand in operands.values()]
+        out[i] = function(*numbers, **fixed)
+
+
 def elementwise(
-    *names: str, prims: str = "", short: Scalar | None = None
+    *names: str, prims: str = "", short: Scalar | None = None, **fixed: object
 ) -> Callable[[Scalar], Scalar]:
-    """Register a function of numbers as the converter of operators, by their names of ATen.
+    """Register the text of a function as the converter of operators, by their names of ATen.
 
     `short` is its form for float32 and shorter datatypes, a function of numbers of float32.
     """
@@ -77,8 +81,8 @@ def elementwise(
     def register(function: Scalar) -> Scalar:
         def convert(cx: Context, *operands: Value) -> Expr:
             if short is not None and cx.result_dtype() != "float64":
-                return each_element(cx, names[0], short, *operands, dtype="float32")
-            return each_element(cx, names[0], function, *operands)
+                return each_element(cx, names[0], short, *operands, dtype="float32", **fixed)
+            return each_element(cx, names[0], function, *operands, **fixed)
 
         converter(*names)(convert)
         if prims:
@@ -126,11 +130,12 @@ _SCALED_ERFC = (
 )
 
 
-def scaled_erfc(k: Loops, x: Number) -> Number:
+@kernel_text
+def scaled_erfc(x: Number) -> Number:
     """exp(x^2) erfc(x)."""
-    y = k.local(Select(x < 0, -x, x))[0]
-    place = k.local((y - 3.75) / (y + 3.75))[0]
-    found = k.local(power_series(place, _SCALED_ERFC) / (y * 2.0 + 1.0))[0]
+    y = Select(x < 0, -x, x)
+    place = (y - 3.75) / (y + 3.75)
+    found = power_series(place, _SCALED_ERFC) / (y * 2.0 + 1.0)
     bounded = select(isinf(y), 0.0, found)
     return Select(isnan(x), x, Select(x < 0, exp(y * y) * 2.0 - bounded, bounded))
 
@@ -147,20 +152,22 @@ _SCALED_ERFC_SHORT = (
 )
 
 
-def _erfc_short(k: Loops, x: Number) -> Number:
+@kernel_text
+def _erfc_short(x: Number) -> Number:
     """erfc(x), computed in float64. Error: 0.52 ulp."""
-    wide = k.local(ops.cast_to(x, "float64"))[0]
-    y = k.local(ops.minimum(Select(wide < 0.0, -wide, wide), number(11)))[0]
-    series = power_series(k.local((y - 2.0) / (y + 2.0))[0], _SCALED_ERFC_SHORT)
-    tail = k.local(exp(-y * y) * series / (y * 2.0 + 1.0))[0]
-    return Select(isnan(x), x, ops.cast_to(Select(x < 0.0, number(2) - tail, tail), "float32"))
+    wide = T.Cast("float64", x)
+    y = ops.minimum(Select(wide < 0.0, -wide, wide), number(11))
+    place = (y - 2.0) / (y + 2.0)
+    tail = exp(-y * y) * power_series(place, _SCALED_ERFC_SHORT) / (y * 2.0 + 1.0)
+    return Select(isnan(x), x, T.Cast("float32", Select(x < 0.0, number(2) - tail, tail)))
 
 
 @elementwise("erfc", "special_erfc", prims="erfc", short=_erfc_short)
-def erfc(k: Loops, x: Number) -> Number:
-    y = k.local(Select(x < 0, -x, x))[0]
-    scaled = k.local(scaled_erfc(k, y))[0]
-    tail = k.local(exp(-y * y) * scaled)[0]
+@kernel_text
+def erfc(x: Number) -> Number:
+    y = Select(x < 0, -x, x)
+    scaled = scaled_erfc(y)
+    tail = exp(-y * y) * scaled
     return Select(x < 0, number(2) - tail, tail)
 
 
@@ -199,19 +206,22 @@ _FAR = (
 )
 
 
-def _quantile(k: Loops, distance: Number, tail: Number) -> Number:
+@kernel_text
+def _ratio(place: Number, above: Sequence[float], below: Sequence[float]) -> Number:
+    """A quotient of two polynomials."""
+    x = place
+    return power_series(x, above) / power_series(x, below)
+
+
+@kernel_text
+def _quantile(distance: Number, tail: Number) -> Number:
     """The quantile of the normal distribution at 1/2 + `distance`, which is at least 0.
 
     `tail` is 1/2 - `distance`, which may have digits that the distance has lost.
     """
-    depth = k.local(sqrt(-log(tail)))[0]
-
-    def ratio(x: Number, approximation: tuple[Sequence[float], Sequence[float]]) -> Number:
-        x = k.local(x)[0]
-        return k.local(power_series(x, approximation[0]) / power_series(x, approximation[1]))[0]
-
-    outer = Select(depth < 5.0, ratio(depth - 1.6, _NEAR), ratio(depth - 5.0, _FAR))
-    centre = distance * ratio(number(0.180625) - distance * distance, _CENTRE)
+    depth = sqrt(-log(tail))
+    outer = Select(depth < 5.0, _ratio(depth - 1.6, *_NEAR), _ratio(depth - 5.0, *_FAR))
+    centre = distance * _ratio(number(0.180625) - distance * distance, *_CENTRE)
     return select(tail == 0.0, math.inf, Select(distance < 0.425, centre, outer))
 
 
@@ -231,39 +241,44 @@ _ERFINV_SHORT = (
 )
 
 
-def _erfinv_short(k: Loops, x: Number) -> Number:
+@kernel_text
+def _erfinv_short(x: Number) -> Number:
     """erfinv(x), computed in float32. Error: 2.2 ulp."""
-    y = k.local(Select(x < 0.0, -x, x))[0]
-    w = k.local(-log((ops.const(1.0, "float32") - y) * (y + 1.0)))[0]
-    near, far = (k.local(place)[0] for place in (w - 1.0, sqrt(w) - 3.0))
+    y = Select(x < 0.0, -x, x)
+    w = -log((ops.const(1.0, "float32") - y) * (y + 1.0))
+    near, far = w - 1.0, sqrt(w) - 3.0
     centre, outer = map(power_series, (near, far), _ERFINV_SHORT)
-    found = k.local(Select(w < 5.0, centre, outer) * x)[0]
+    found = Select(w < 5.0, centre, outer) * x
     return Select(y == 1.0, x * math.inf, found)
 
 
 @elementwise("erfinv", "special_erfinv", prims="erf_inv", short=_erfinv_short)
-def erfinv(k: Loops, x: Number) -> Number:
-    size = k.local(Select(x < 0, -x, x))[0]
-    y = k.local(_quantile(k, size * 0.5, (number(1) - size) * 0.5) * 2**-0.5)[0]
+@kernel_text
+def erfinv(x: Number) -> Number:
+    size = Select(x < 0, -x, x)
+    y = _quantile(size * 0.5, (number(1) - size) * 0.5) * 2**-0.5
     return Select(x < 0, -y, y)
 
 
 @elementwise("special_ndtri", prims="ndtri")
-def ndtri(k: Loops, p: Number) -> Number:
-    tail = k.local(Select(p > 0.5, number(1) - p, p))[0]
-    y = k.local(_quantile(k, number(0.5) - tail, tail))[0]
+@kernel_text
+def ndtri(p: Number) -> Number:
+    tail = Select(p > 0.5, number(1) - p, p)
+    y = _quantile(number(0.5) - tail, tail)
     return Select(p > 0.5, y, -y)
 
 
-def _moved(k: Loops, x: Number) -> tuple[Number, Number, Number, Number]:
+@kernel_text
+def _moved(x: Number) -> tuple[Number, Number, Number, Number]:
     """The mirror image m of `x` above 1/2, whether it is below 8, m (m + 7), and m beyond 8.
 
     The factors m + j and m + 7 - j of the product of m + j up to 7 are m (m + 7) + j (7 - j).
     """
-    mirrored = k.local(Select(x < 0.5, number(1) - x, x))[0]
+    mirrored = Select(x < 0.5, number(1) - x, x)
     below = mirrored < 8.0
-    part = k.local(mirrored * (mirrored + 7.0))[0]
-    return mirrored, below, part, k.local(Select(below, mirrored + 8.0, mirrored))[0]
+    part = mirrored * (mirrored + 7.0)
+    beyond = Select(below, mirrored + 8.0, mirrored)
+    return mirrored, below, part, beyond
 
 
 def _sine_of_pi(x: Number) -> Number:
@@ -272,101 +287,107 @@ def _sine_of_pi(x: Number) -> Number:
     return sin(Select(distance < 0.0, -distance, distance) * math.pi)
 
 
-def _lgamma(k: Loops, x: Number, *, short: bool) -> Number:
+@kernel_text
+def lgamma(x: Number, *, short: bool = False) -> Number:
     """Stirling's series (DLMF 5.11.1) behind 8, and recurrence and reflection before.
 
     The short form has one logarithm of a quotient, which of all float64 may be out of range.
     """
-    _, below, part, z = _moved(k, x)
+    _, below, part, z = _moved(x)
     passed = part * (part + 6.0) * (part + 10.0) * (part + 12.0)
-    factor = k.local(select(below, passed, 1.0))[0]
-    inverse = k.local(number(1) / z)[0]
+    factor = select(below, passed, 1.0)
+    inverse = number(1) / z
+    square = inverse * inverse
     terms = [b / (2 * j * (2 * j - 1)) for j, b in enumerate(_BERNOULLI, 1)]
-    series = power_series(k.local(inverse * inverse)[0], terms) * inverse
     main = (z - 0.5) * (log(z) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
-    whole = k.local(main + series)[0]
-    if short:
-        quotient = k.local(Select(x < 0.5, factor * math.pi / _sine_of_pi(x), factor))[0]
-        value = k.local(whole - log(quotient))[0]
-        value = Select(x < 0.5, -value, value)
-    else:
-        right = k.local(whole - log(factor))[0]
-        reflected = number(math.log(math.pi)) - log(_sine_of_pi(x)) - right
-        value = Select(x < 0.5, reflected, right)
+    whole = main + power_series(square, terms) * inverse
+    quotient = Select(x < 0.5, factor * math.pi / _sine_of_pi(x), factor) if short else factor
+    right = whole - log(quotient)
+    mirrored = -right if short else number(math.log(math.pi)) - log(_sine_of_pi(x)) - right
+    value = Select(x < 0.5, mirrored, right)
     pole = isinf(x) | ((x <= 0.0) & (floor(x) == x))
     return Select(isnan(x), x, Select(pole, INFINITY, value))
 
 
-def _lgamma_short(k: Loops, x: Number) -> Number:
-    wide = k.local(ops.cast_to(x, "float64"))[0]
-    return ops.cast_to(_lgamma(k, wide, short=True), "float32")
+@kernel_text
+def _lgamma_short(x: Number) -> Number:
+    wide = T.Cast("float64", x)
+    return T.Cast("float32", lgamma(wide, short=True))
 
 
-@elementwise("lgamma", "special_gammaln", prims="lgamma", short=_lgamma_short)
-def lgamma(k: Loops, x: Number) -> Number:
-    return _lgamma(k, x, short=False)
+elementwise("lgamma", "special_gammaln", prims="lgamma", short=_lgamma_short)(lgamma)
 
 
 @elementwise("digamma", "special_digamma", "special_psi", prims="digamma")
-def digamma(k: Loops, x: Number) -> Number:
+@kernel_text
+def digamma(x: Number) -> Number:
     """DLMF 5.11.2 behind 8, and recurrence and reflection before."""
-    mirrored, below, part, z = _moved(k, x)
+    mirrored, below, part, z = _moved(x)
     # The logarithmic derivative of the product of m + j up to 7.
-    passed = k.local(power_series(part, (0, 720, 252, 28, 1)))[0]
-    slope = k.local(power_series(part, (720, 504, 84, 4)) * (mirrored * 2.0 + 7.0))[0]
-    inverse = k.local(number(1) / z)[0]
-    square = k.local(inverse * inverse)[0]
+    passed = power_series(part, (0, 720, 252, 28, 1))
+    slope = power_series(part, (720, 504, 84, 4)) * (mirrored * 2.0 + 7.0)
+    inverse = number(1) / z
+    square = inverse * inverse
     terms = [b / (2 * j) for j, b in enumerate(_BERNOULLI, 1)]
     series = log(z) - inverse * 0.5 - power_series(square, terms) * square
-    right = k.local(series - select(below, slope / passed, 0.0))[0]
+    right = series - select(below, slope / passed, 0.0)
     reflected = right - number(math.pi) / tan((x - floor(x + 0.5)) * math.pi)
-    value = Select(x < 0.5, reflected, right)
+    finite = Select(x < 0.5, reflected, right)
     pole = (x < 0.0) & (floor(x) == x)
     at_zero = select(number(1) / x < 0.0, math.inf, -math.inf)
     infinite = select(x < 0.0, math.nan, math.inf)
-    value = Select(isinf(x), infinite, Select(pole, NAN, value))
-    return Select(x == 0.0, at_zero, value)
+    return Select(x == 0.0, at_zero, Select(isinf(x), infinite, Select(pole, NAN, finite)))
 
 
-def _trigamma(k: Loops, x: Number) -> Number:
+@kernel_text
+def _inverse_square(value: Number) -> Number:
+    x = value
+    return number(1) / (x * x)
+
+
+@kernel_text
+def _trigamma(x: Number) -> Number:
     """DLMF 5.15.8 behind 8, and recurrence and reflection (5.15.6) before."""
-    mirrored, below, _, z = _moved(k, x)
-    passed = k.local(number(0))
-    for j in range(8):
-        factor = k.local(mirrored + float(j))[0]
-        k.store(passed, 0, passed[0] + number(1) / (factor * factor))
-    inverse = k.local(number(1) / z)[0]
-    series = power_series(k.local(inverse * inverse)[0], (1.0, *_BERNOULLI)) + inverse * 0.5
-    right = k.local(series * inverse + select(below, passed[0], 0.0))[0]
-    sine = k.local(_sine_of_pi(x))[0]
+    mirrored, below, _, z = _moved(x)
+    passed = sum([_inverse_square(mirrored + float(j)) for j in range(8)], number(0))
+    inverse = number(1) / z
+    square = inverse * inverse
+    series = power_series(square, (1.0, *_BERNOULLI)) + inverse * 0.5
+    right = series * inverse + select(below, passed, 0.0)
+    sine = _sine_of_pi(x)
     return Select(x < 0.5, number(math.pi**2) / (sine * sine) - right, right)
 
 
 @elementwise("special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar", prims="zeta")
-def zeta(k: Loops, s: Number, q: Number) -> Number:
+@kernel_text
+def zeta(s: Number, q: Number) -> Number:
     """The sum of (q + j)^-s by the formula of Euler and Maclaurin (DLMF 25.11.5)."""
-    a = k.local(q)
-    total = k.local(number(0))
+    a, total = variable(q), variable(number(0))
     defined = (s > 1.0) & ((q > 0.0) | ((floor(q) != q) & (floor(s) == s)))
-    with k.when(defined):
-        with k.repeat(a[0] < 10.0):
-            k.store(total, 0, total[0] + _to_power(k, a[0], s))
-            k.store(a, 0, a[0] + 1.0)
-        last = k.local(_to_power(k, a[0], s))[0]
-        k.store(total, 0, total[0] + last * a[0] / (s - 1.0) + last * 0.5)
-        inverse = k.local(number(1) / (a[0] * a[0]))[0]
-        term = k.local(last * s / a[0])
-        for j, b in enumerate(_BERNOULLI, 1):
-            scale = b / math.factorial(2 * j)
-            k.store(total, 0, total[0] + term[0] * scale)
-            k.store(term, 0, term[0] * (s + (2 * j - 1.0)) * (s + 2.0 * j) * inverse)
+    if defined:
+        while a[0] < 10.0:
+            total[0] += _to_power(a[0], s)
+            a[0] += 1.0
+        last = _to_power(a[0], s)
+        total[0] = total[0] + last * a[0] / (s - 1.0) + last * 0.5
+        inverse = number(1) / (a[0] * a[0])
+        term = variable(last * s / a[0])
+        [_add_term(total, term, s, inverse, j, b) for j, b in enumerate(_BERNOULLI, 1)]
     pole = (s == 1.0) | ((q <= 0.0) & (floor(q) == q) & (s > 1.0))
     return Select(pole, INFINITY, Select(defined, total[0], NAN))
 
 
-def _to_power(k: Loops, base: Number, s: Number) -> Number:
+@kernel_text
+def _add_term(total: Any, term: Any, s: Number, inverse: Number, j: int, b: float) -> None:
+    """Add the term of the formula with the number B(2j) of Bernoulli."""
+    total[0] += term[0] * (b / math.factorial(2 * j))
+    term[0] = term[0] * (s + (2 * j - 1.0)) * (s + 2.0 * j) * inverse
+
+
+@kernel_text
+def _to_power(base: Number, s: Number) -> Number:
     """base^-s; the base may be negative where s is an integer."""
-    size = k.local(exp(-s * log(Select(base < 0, -base, base))))[0]
+    size = exp(-s * log(Select(base < 0, -base, base)))
     odd = floor(s * 0.5) * 2.0 != s
     return Select((base < 0.0) & odd, -size, size)
 
@@ -376,98 +397,86 @@ def polygamma(cx: Context, order: int, x: Value) -> Expr:
     if order < 2:
         name, function = ("trigamma", _trigamma) if order else ("digamma", digamma)
         return each_element(cx, name, function, x)
-    factor = math.factorial(order) * (1 if order % 2 else -1)
-
-    def derivative(k: Loops, y: Number) -> Number:
-        return zeta(k, number(order + 1), y) * float(factor)
-
-    return each_element(cx, "polygamma", derivative, x)
+    return each_element(cx, "polygamma", _derivative, x, order=order)
 
 
-def _incomplete_gamma(k: Loops, a: Number, x: Number, *, upper: bool) -> Number:
+@kernel_text
+def _derivative(x: Number, order: int) -> Number:
+    """The derivative of an order above 1 of the digamma function."""
+    return zeta(number(order + 1), x) * number(math.factorial(order) * (1 if order % 2 else -1))
+
+
+@kernel_text
+def _incomplete_gamma(a: Number, x: Number, *, upper: bool) -> Number:
     """The lower or the upper function, divided by Gamma(a): DLMF 8.7.1 and 8.9.2."""
-    result = k.local(NAN)
-    inside = (a > 0.0) & (x > 0.0) & ~isinf(a) & ~isinf(x)
-    with k.when(inside):
-        front = k.local(exp(a * log(x) - x - lgamma(k, a)))[0]
-        with k.when((x < 1.0) | (x < a)):
-            term = k.local(number(1) / a)
-            total = k.local(term[0])
-            below = k.local(a)
-            with k.repeat(term[0] > total[0] * _EPSILON):
-                k.store(below, 0, below[0] + 1.0)
-                k.store(term, 0, term[0] * x / below[0])
-                k.store(total, 0, total[0] + term[0])
+    result = variable(NAN)
+    if (a > 0.0) & (x > 0.0) & ~isinf(a) & ~isinf(x):
+        front = exp(a * log(x) - x - lgamma(a))
+        if (x < 1.0) | (x < a):
+            term, below = variable(number(1) / a), variable(a)
+            total = variable(term[0])
+            while term[0] > total[0] * _EPSILON:
+                below[0] += 1.0
+                term[0] = term[0] * x / below[0]
+                total[0] += term[0]
             lower = front * total[0]
-            k.store(result, 0, number(1) - lower if upper else lower)
-        with k.otherwise():
-            fraction = _fraction(k, a, x)
-            k.store(result, 0, front * fraction if upper else number(1) - front * fraction)
-    at_start, at_end = (1.0, 0.0) if upper else (0.0, 1.0)
-    with k.when((x == 0.0) & (a > 0.0)):
-        k.store(result, 0, at_start)
-    with k.when((a == 0.0) & (x > 0.0)):
-        k.store(result, 0, at_end)
-    with k.when(isinf(a) & (a > 0.0) & (x >= 0.0) & ~isinf(x)):
-        k.store(result, 0, at_start)
-    with k.when(isinf(x) & (x > 0.0) & (a >= 0.0) & ~isinf(a)):
-        k.store(result, 0, at_end)
+            result[0] = number(1) - lower if upper else lower
+        else:
+            fraction = _fraction(a, x)
+            result[0] = front * fraction if upper else number(1) - front * fraction
+    if (x == 0.0) & (a > 0.0):
+        result[0] = 1.0 if upper else 0.0
+    if (a == 0.0) & (x > 0.0):
+        result[0] = 0.0 if upper else 1.0
+    if isinf(a) & (a > 0.0) & (x >= 0.0) & ~isinf(x):
+        result[0] = 1.0 if upper else 0.0
+    if isinf(x) & (x > 0.0) & (a >= 0.0) & ~isinf(a):
+        result[0] = 0.0 if upper else 1.0
     return result[0]
 
 
-def _fraction(k: Loops, a: Number, x: Number) -> Number:
+@kernel_text
+def _fraction(a: Number, x: Number) -> Number:
     """The continued fraction of the upper function by Lentz's method (DLMF 3.10)."""
-    b = k.local(x + 1.0 - a)
-    c = k.local(number(1e300))
-    d = k.local(number(1) / b[0])
-    h = k.local(d[0])
-    change = k.local(number(0))
-    step = k.local(number(0))
-    far = number(1e-300)
-    with k.repeat(((change[0] - 1.0) * (change[0] - 1.0) > 1e-31) & (step[0] < 5000.0)):
-        k.store(step, 0, step[0] + 1.0)
-        an = k.local(-step[0] * (step[0] - a))[0]
-        k.store(b, 0, b[0] + 2.0)
-        k.store(d, 0, an * d[0] + b[0])
-        k.store(c, 0, b[0] + an / c[0])
-        k.store(d, 0, Select(d[0] == 0.0, far, d[0]))
-        k.store(c, 0, Select(c[0] == 0.0, far, c[0]))
-        k.store(d, 0, number(1) / d[0])
-        k.store(change, 0, d[0] * c[0])
-        k.store(h, 0, h[0] * change[0])
+    b, c = variable(x + 1.0 - a), variable(number(1e300))
+    d = variable(number(1) / b[0])
+    h = variable(d[0])
+    change, step = variable(number(0)), variable(number(0))
+    while ((change[0] - 1.0) * (change[0] - 1.0) > 1e-31) & (step[0] < 5000.0):
+        step[0] += 1.0
+        an = -step[0] * (step[0] - a)
+        b[0] += 2.0
+        d[0] = an * d[0] + b[0]
+        c[0] = b[0] + an / c[0]
+        d[0] = select(d[0] == 0.0, 1e-300, d[0])
+        c[0] = select(c[0] == 0.0, 1e-300, c[0])
+        d[0] = number(1) / d[0]
+        change[0] = d[0] * c[0]
+        h[0] *= change[0]
     return h[0]
 
 
-@elementwise("igamma", "special_gammainc", prims="igamma")
-def igamma(k: Loops, a: Number, x: Number) -> Number:
-    return _incomplete_gamma(k, a, x, upper=False)
-
-
-@elementwise("igammac", "special_gammaincc", prims="igammac")
-def igammac(k: Loops, a: Number, x: Number) -> Number:
-    return _incomplete_gamma(k, a, x, upper=True)
+elementwise("igamma", "special_gammainc", prims="igamma", upper=False)(_incomplete_gamma)
+elementwise("igammac", "special_gammaincc", prims="igammac", upper=True)(_incomplete_gamma)
 
 
 Scalars = Callable[[Number], Number]
 Following = Callable[[Number, Number, Number, Number], Number]
 
 
-def _polynomials(first: Scalars, following: Following) -> Callable[..., Number]:
-    """The polynomial of degree n by a recurrence, from those of degrees 1 and n."""
-
-    def polynomial(k: Loops, x: Number, degree: Number) -> Number:
-        before = k.local(number(1))
-        last = k.local(first(x))
-        step = k.local(number(1))
-        with k.repeat(step[0] + 1.0 <= degree):
-            new = k.local(following(x, step[0], last[0], before[0]))
-            k.store(before, 0, last[0])
-            k.store(last, 0, new[0])
-            k.store(step, 0, step[0] + 1.0)
-        value = select(degree < 1.0, 1.0, last[0])
-        return select(degree <= -1.0, 0.0, value)
-
-    return polynomial
+@kernel_text
+def _polynomial(
+    x: Number, degree: Number, place: Scalars, first: Scalars, following: Following
+) -> Number:
+    """The polynomial of a degree by a recurrence, from those of degrees 1 and n."""
+    at = place(x)
+    before, last, step = variable(number(1)), variable(first(at)), variable(number(1))
+    while step[0] + 1.0 <= degree:
+        new = following(at, step[0], last[0], before[0])
+        before[0] = last[0]
+        last[0] = new
+        step[0] += 1.0
+    return select(degree <= -1.0, 0.0, select(degree < 1.0, 1.0, last[0]))
 
 
 def _chebyshev(x: Number, n: Number, p: Number, before: Number) -> Number:
@@ -494,13 +503,12 @@ _FAMILIES: dict[str, tuple[Scalars, Following]] = {
 
 
 def _register() -> None:
+    places = {"special": lambda x: x, "special_shifted": lambda x: x * 2.0 - 1.0}
     for name, (first, following) in _FAMILIES.items():
-        function = _polynomials(first, following)
-        elementwise(f"special_{name}")(function)
-        if name.startswith("chebyshev"):
-            elementwise(f"special_shifted_{name}")(
-                lambda k, x, n, function=function: function(k, k.local(x * 2.0 - 1.0)[0], n)
-            )
+        for prefix, place in places.items():
+            if prefix == "special" or name.startswith("chebyshev"):
+                options = {"place": place, "first": first, "following": following}
+                elementwise(f"{prefix}_{name}", **options)(_polynomial)
 
 
 _register()
@@ -509,6 +517,8 @@ _register()
 _LARGE = 25.0
 #: A mean of n waves is J but for J of order 2 n, and in the sums of Y of order 2 n - 60.
 _WAVES = 32
+#: The distance of the places at which an integral over a line is summed.
+_STEP = 0.125
 _SINES_OF_J = [math.sin((k + 0.5) * math.pi / _WAVES) for k in range(_WAVES // 2)]
 _COUNT = 64
 _ANGLES = [(k + 0.5) * math.pi / _COUNT for k in range(_COUNT // 2)]
@@ -533,173 +543,142 @@ def size_of(x: Number) -> Number:
     return Select(x < 0, -x, x)
 
 
-def _oscillating(k: Loops, x: Number, order: float, *, second: bool) -> Number:
+@kernel_text
+def _oscillating(x: Number, order: float, *, second: bool) -> Number:
     """J or Y of a large argument."""
-    inverse = k.local(number(1) / x)[0]
-    square = k.local(inverse * inverse)[0]
+    inverse = number(1) / x
+    square = inverse * inverse
     terms = _hankel(order)
     even = [value * (-1) ** j for j, value in enumerate(terms[::2])]
     odd = [value * (-1) ** j for j, value in enumerate(terms[1::2])]
-    p = k.local(power_series(square, even))[0]
-    q = k.local(power_series(square, odd) * inverse)[0]
-    phase = k.local(x - (order / 2 + 0.25) * math.pi)[0]
+    p = power_series(square, even)
+    q = power_series(square, odd) * inverse
+    phase = x - (order / 2 + 0.25) * math.pi
     wave = p * sin(phase) + q * cos(phase) if second else p * cos(phase) - q * sin(phase)
     return select(isinf(x), 0.0, sqrt(inverse * (2 / math.pi)) * wave)
 
 
 def _near_j(x: Number, order: int) -> Number:
-    total = number(0)
-    for sine in _SINES_OF_J:
-        total = total + (sin(x * sine) * sine if order else cos(x * sine))
-    return total * (2 / _WAVES)
+    waves = [sin(x * sine) * sine if order else cos(x * sine) for sine in _SINES_OF_J]
+    return sum(waves, number(0)) * (2 / _WAVES)
 
 
-def _bessel_j(k: Loops, x: Number, order: int) -> Number:
-    size = k.local(size_of(x))[0]
-    result = k.local(x)
-    with k.when(size < _LARGE):
-        k.store(result, 0, _near_j(size, order))
-    with k.when(size >= _LARGE):
-        k.store(result, 0, _oscillating(k, size, order, second=False))
+@kernel_text
+def _bessel_j(x: Number, order: int) -> Number:
+    size, result = size_of(x), variable(x)
+    if size < _LARGE:
+        result[0] = _near_j(size, order)
+    if size >= _LARGE:
+        result[0] = _oscillating(size, order, second=False)
     return Select(x < 0, -result[0], result[0]) if order else result[0]
 
 
-@elementwise("special_bessel_j0", prims="bessel_j0")
-def bessel_j0(k: Loops, x: Number) -> Number:
-    return _bessel_j(k, x, 0)
+elementwise("special_bessel_j0", prims="bessel_j0", order=0)(_bessel_j)
+elementwise("special_bessel_j1", prims="bessel_j1", order=1)(_bessel_j)
 
 
-@elementwise("special_bessel_j1", prims="bessel_j1")
-def bessel_j1(k: Loops, x: Number) -> Number:
-    return _bessel_j(k, x, 1)
-
-
-def _bessel_y(k: Loops, x: Number, order: int) -> Number:
-    result = k.local(NAN)
-    with k.when((x > 0.0) & (x < _LARGE)):
-        logarithm = k.local((log(x * 0.5) + 0.57721566490153286061) * (2 / math.pi))[0]
-        total = number(0)
-        for sine, weight in zip(_SINES, _NEUMANN, strict=True):
-            wave = sin(x * sine) * sine if order else cos(x * sine)
-            total = total + wave * weight
-        found = logarithm * _near_j(x, order) + total
-        if order:
-            found = found - _near_j(x, 0) * (2 / math.pi) / x
-        k.store(result, 0, found)
-    with k.when(x >= _LARGE):
-        k.store(result, 0, _oscillating(k, x, order, second=True))
+@kernel_text
+def _bessel_y(x: Number, order: int) -> Number:
+    result = variable(NAN)
+    if (x > 0.0) & (x < _LARGE):
+        logarithm = (log(x * 0.5) + 0.57721566490153286061) * (2 / math.pi)
+        found = logarithm * _near_j(x, order) + _neumann(x, order)
+        result[0] = found - _near_j(x, 0) * (2 / math.pi) / x if order else found
+    if x >= _LARGE:
+        result[0] = _oscillating(x, order, second=True)
     return select(x == 0.0, -math.inf, result[0])
 
 
-@elementwise("special_bessel_y0")
-def bessel_y0(k: Loops, x: Number) -> Number:
-    return _bessel_y(k, x, 0)
+def _neumann(x: Number, order: int) -> Number:
+    total = number(0)
+    for sine, weight in zip(_SINES, _NEUMANN, strict=True):
+        total = total + (sin(x * sine) * sine if order else cos(x * sine)) * weight
+    return total
 
 
-@elementwise("special_bessel_y1")
-def bessel_y1(k: Loops, x: Number) -> Number:
-    return _bessel_y(k, x, 1)
+elementwise("special_bessel_y0", order=0)(_bessel_y)
+elementwise("special_bessel_y1", order=1)(_bessel_y)
 
 
-def _scaled_i(k: Loops, x: Number, order: int) -> Number:
+@kernel_text
+def _scaled_i(x: Number, order: int) -> Number:
     """I(|x|) exp(-|x|): DLMF 10.25.2 and 10.40.1."""
-    size = k.local(size_of(x))[0]
-    result = k.local(x)
-    with k.when(size < _LARGE):
+    size, result = size_of(x), variable(x)
+    if size < _LARGE:
         terms = [1 / (math.factorial(j) * math.factorial(j + order)) for j in range(40)]
-        total = power_series(k.local(size * size * 0.25)[0], terms)
+        quarter = size * size * 0.25
         front = size * 0.5 if order else number(1)
-        k.store(result, 0, front * total * exp(-size))
-    with k.when(size >= _LARGE):
+        result[0] = front * power_series(quarter, terms) * exp(-size)
+    if size >= _LARGE:
         terms = [value * (-1) ** j for j, value in enumerate(_hankel(order))]
-        inverse = k.local(number(1) / size)[0]
-        series = power_series(inverse, terms)
-        k.store(result, 0, series * sqrt(inverse * (0.5 / math.pi)))
+        inverse = number(1) / size
+        result[0] = power_series(inverse, terms) * sqrt(inverse * (0.5 / math.pi))
     return Select(x < 0, -result[0], result[0]) if order else result[0]
 
 
-def _exponential(k: Loops, x: Number, scaled: Number) -> Number:
+@kernel_text
+def _exponential(x: Number, scaled: Number) -> Number:
     """A scaled value times exp(|x|)."""
-    half = k.local(exp(size_of(x) * 0.5))[0]
+    half = exp(size_of(x) * 0.5)
     return Select(isinf(x), x * x * Select(x < 0, number(-1), number(1)), scaled * half * half)
 
 
-@elementwise("special_i0e", prims="bessel_i0e")
-def i0e(k: Loops, x: Number) -> Number:
-    return _scaled_i(k, x, 0)
-
-
-@elementwise("special_i1e", prims="bessel_i1e")
-def i1e(k: Loops, x: Number) -> Number:
-    return _scaled_i(k, x, 1)
+elementwise("special_i0e", prims="bessel_i0e", order=0)(_scaled_i)
+elementwise("special_i1e", prims="bessel_i1e", order=1)(_scaled_i)
 
 
 @elementwise("i0", "special_i0", "special_modified_bessel_i0", prims="bessel_i0")
-def i0(k: Loops, x: Number) -> Number:
-    scaled = k.local(_scaled_i(k, x, 0))[0]
-    return Select(isinf(x), INFINITY, _exponential(k, x, scaled))
+@kernel_text
+def i0(x: Number) -> Number:
+    scaled = _scaled_i(x, 0)
+    return Select(isinf(x), INFINITY, _exponential(x, scaled))
 
 
 @elementwise("special_i1", "special_modified_bessel_i1", prims="bessel_i1")
-def i1(k: Loops, x: Number) -> Number:
-    return _exponential(k, x, k.local(_scaled_i(k, x, 1))[0])
+@kernel_text
+def i1(x: Number) -> Number:
+    return _exponential(x, _scaled_i(x, 1))
 
 
-def _scaled_k(k: Loops, x: Number, order: float) -> Number:
+@kernel_text
+def _scaled_k(x: Number, order: float) -> Number:
     """K(x) exp(x): DLMF 10.32.9 and 10.40.2."""
-    result = k.local(NAN)
-    step = 0.125
-    with k.when((x > 0.0) & (x < _LARGE)):
-        total = k.local(number(0.5))
-        place = k.local(number(step))
-        exponent = k.local(number(0))
-        with k.repeat(exponent[0] < 45.0):
-            up = k.local(exp(place[0]))[0]
+    result = variable(NAN)
+    if (x > 0.0) & (x < _LARGE):
+        total, place, exponent = [variable(number(value)) for value in (0.5, _STEP, 0.0)]
+        while exponent[0] < 45.0:
             # cosh(t) - 1 = (exp(t / 2) - exp(-t / 2))^2 / 2
-            half = k.local(exp(place[0] * 0.5))[0]
-            root = k.local(half - number(1) / half)[0]
-            k.store(exponent, 0, x * root * root * 0.5)
-            weight = _cosh(k, place[0], order, up)
-            k.store(total, 0, total[0] + exp(-exponent[0]) * weight)
-            k.store(exponent, 0, exponent[0] - place[0] * float(order))
-            k.store(place, 0, place[0] + step)
-        k.store(result, 0, total[0] * step)
-    with k.when(x >= _LARGE):
-        inverse = k.local(number(1) / x)[0]
-        series = power_series(inverse, _hankel(order))
-        k.store(result, 0, series * sqrt(inverse * (math.pi / 2)))
+            half = exp(place[0] * 0.5)
+            root = half - number(1) / half
+            exponent[0] = x * root * root * 0.5
+            wide = exp(place[0] * float(order))
+            weight = (wide + number(1) / wide) * 0.5 if order else number(1)
+            total[0] += exp(-exponent[0]) * weight
+            exponent[0] -= place[0] * float(order)
+            place[0] += _STEP
+        result[0] = total[0] * _STEP
+    if x >= _LARGE:
+        inverse = number(1) / x
+        result[0] = power_series(inverse, _hankel(order)) * sqrt(inverse * (math.pi / 2))
     return Select(x == 0.0, INFINITY, result[0])
 
 
-def _cosh(k: Loops, place: Number, order: float, up: Number) -> Number:
-    if not order:
-        return number(1)
-    wide = up if order == 1 else k.local(exp(place * float(order)))[0]
-    return (wide + number(1) / wide) * 0.5
+elementwise("special_scaled_modified_bessel_k0", order=0)(_scaled_k)
+elementwise("special_scaled_modified_bessel_k1", order=1)(_scaled_k)
 
 
-@elementwise("special_scaled_modified_bessel_k0")
-def scaled_k0(k: Loops, x: Number) -> Number:
-    return _scaled_k(k, x, 0)
+@kernel_text
+def _bessel_k(x: Number, order: int) -> Number:
+    return _scaled_k(x, order) * exp(-x)
 
 
-@elementwise("special_scaled_modified_bessel_k1")
-def scaled_k1(k: Loops, x: Number) -> Number:
-    return _scaled_k(k, x, 1)
-
-
-@elementwise("special_modified_bessel_k0")
-def k0(k: Loops, x: Number) -> Number:
-    return _scaled_k(k, x, 0) * exp(-x)
-
-
-@elementwise("special_modified_bessel_k1")
-def k1(k: Loops, x: Number) -> Number:
-    return _scaled_k(k, x, 1) * exp(-x)
+elementwise("special_modified_bessel_k0", order=0)(_bessel_k)
+elementwise("special_modified_bessel_k1", order=1)(_bessel_k)
 
 
 @elementwise("special_spherical_bessel_j0", prims="spherical_bessel_j0")
-def spherical_j0(k: Loops, x: Number) -> Number:
+@kernel_text
+def spherical_j0(x: Number) -> Number:
     return select(x == 0.0, 1.0, select(isinf(x), 0.0, sin(x) / x))
 
 
@@ -708,35 +687,33 @@ _AIRY = (0.355028053887817239, 0.258819403792806798)
 
 
 @elementwise("special_airy_ai")
-def airy_ai(k: Loops, x: Number) -> Number:
+@kernel_text
+def airy_ai(x: Number) -> Number:
     """DLMF 9.4.1 about 0, 9.6.2 above, 9.7.9 below."""
-    result = k.local(NAN)
-    size = k.local(size_of(x))[0]
-    zeta = k.local(size * sqrt(size) * (2 / 3))[0]
-    with k.when((x > -7.0) & (x < 1.0)):
-        cube = k.local(x * x * x)[0]
-        even, odd = k.local(number(1)), k.local(x)
-        total = k.local(number(_AIRY[0]) - x * _AIRY[1])
-        step = k.local(number(3))
-        with k.loop(40):
-            k.store(even, 0, even[0] * cube / (step[0] * (step[0] - 1.0)))
-            k.store(odd, 0, odd[0] * cube / (step[0] * (step[0] + 1.0)))
-            k.store(total, 0, total[0] + even[0] * _AIRY[0] - odd[0] * _AIRY[1])
-            k.store(step, 0, step[0] + 3.0)
-        k.store(result, 0, total[0])
-    with k.when(x >= 1.0):
-        value = _scaled_k(k, zeta, 1 / 3) * exp(-zeta)
-        k.store(result, 0, select(isinf(x), 0.0, value * sqrt(x / 3.0) / math.pi))
-    with k.when(x <= -7.0):
+    result, size = variable(NAN), size_of(x)
+    zeta = size * sqrt(size) * (2 / 3)
+    if (x > -7.0) & (x < 1.0):
+        cube = x * x * x
+        even, odd, step = variable(number(1)), variable(x), variable(number(3))
+        total = variable(number(_AIRY[0]) - x * _AIRY[1])
+        for _ in T.serial(T.int64(40)):
+            even[0] = even[0] * cube / (step[0] * (step[0] - 1.0))
+            odd[0] = odd[0] * cube / (step[0] * (step[0] + 1.0))
+            total[0] = total[0] + even[0] * _AIRY[0] - odd[0] * _AIRY[1]
+            step[0] += 3.0
+        result[0] = total[0]
+    if x >= 1.0:
+        value = _scaled_k(zeta, 1 / 3) * exp(-zeta)
+        result[0] = select(isinf(x), 0.0, value * sqrt(x / 3.0) / math.pi)
+    if x <= -7.0:
         terms = _airy_terms()
-        inverse = k.local(number(1) / zeta)[0]
-        square = k.local(inverse * inverse)[0]
+        inverse = number(1) / zeta
+        square, phase = inverse * inverse, zeta - math.pi / 4
         even_part = power_series(square, [t * (-1) ** j for j, t in enumerate(terms[::2])])
         odd_part = power_series(square, [t * (-1) ** j for j, t in enumerate(terms[1::2])])
-        phase = k.local(zeta - math.pi / 4)[0]
         wave = cos(phase) * even_part + sin(phase) * odd_part * inverse
         value = wave / (sqrt(sqrt(size)) * math.pi**0.5)
-        k.store(result, 0, select(isinf(x), 0.0, value))
+        result[0] = select(isinf(x), 0.0, value)
     return Select(isnan(x), x, result[0])
 
 
