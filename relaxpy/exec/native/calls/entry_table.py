@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from itertools import accumulate
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from relaxpy.exec.native.calls.entry import (
@@ -41,7 +40,7 @@ from relaxpy.exec.native.machine_code.objects import Library, link_object, proce
 from relaxpy.exec.native.threads.code import POOL
 from relaxpy.exec.native.threads.freed_memory import connect_memory
 from relaxpy.exec.native.threads.pool import connect
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
 
 PASSED: Final = 6
@@ -128,19 +127,19 @@ def entry_table(
     *,
     tasks: int = 0,
     scratch: int = 0,
-    limits: Mapping[PrimExpr, int] = MappingProxyType({}),
+    limit: int = 1 << 63,
     sizes: str = "",
     is_small: bool = False,
     is_graph: bool = False,
 ) -> EntryTable:
     """The table of a function that returns an `answer` from these new arrays.
 
-    The absolute values of sizes are less than their `limits`, which are powers of two.
+    The absolute values of variables are less than the `limit`, a power of two.
     The function keeps the GIL if it `is_small`. The fallback of a graph is called instead of an
     error of a kernel.
     """
     ops = [] if answer == ~0 else [*_ops(answer, set())]
-    writer = _Writer(params, results, limits, {n for how, n in ops if how == ITEM})
+    writer = _Writer(params, results, limit, {n for how, n in ops if how == ITEM})
     first, count = writer.first_result, len(results)
     ranks = max((len(array.shape) for array in results), default=0)
     specs = [*writer.params(), *writer.results()]
@@ -217,11 +216,7 @@ class _Writer:
     """
 
     def __init__(
-        self,
-        params: Sequence[Tree],
-        results: Sequence[Array],
-        limits: Mapping[PrimExpr, int],
-        returned: Container[int],
+        self, params: Sequence[Tree], results: Sequence[Array], limit: int, returned: Container[int]
     ) -> None:
         self.positions = positions_of(params, results)
         self.first_result = len(taken(params)) + len(sizes_of(taken(params)))
@@ -230,7 +225,7 @@ class _Writer:
         takes = (not isinstance(leaf, Anything) for leaf in leaves_of(params))
         self._words_before = [*accumulate(takes, initial=0)]
         self._bound: set[PrimExpr] = set()
-        self._bits = {size: limit.bit_length() - 1 for size, limit in limits.items()}
+        self._bits = limit.bit_length() - 1
         self._add(params, 0)
         for item, leaf in self.items:
             if isinstance(item, Fields):
@@ -286,7 +281,8 @@ class _Writer:
             return max(size.value, NAMES >> 4)  # no array has smaller strides
         is_new = size not in self._bound
         self._bound.add(size)
-        return NAMES + (self.positions[size] << NAME | self._bits.get(size, 63) << 1 | is_new)
+        bits = self._bits if isinstance(size, Var) else 63
+        return NAMES + (self.positions[size] << NAME | bits << 1 | is_new)
 
 
 def enter_object() -> bytes:

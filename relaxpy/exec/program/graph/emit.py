@@ -61,7 +61,7 @@ class GraphEmitter:
             *(code.function, graph.params, results, self._answer(graph.result)),
             tasks=code.tasks,
             scratch=code.scratch,
-            limits=dict.fromkeys(graph.variables, graph.limit),
+            limit=graph.limit,
             sizes=self._emit_sizes(positions_of(graph.params, results)),
             is_small=self._is_small(),
             is_graph=True,
