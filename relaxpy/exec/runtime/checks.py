@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+from functools import reduce
+from operator import getitem
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -16,6 +18,7 @@ from relaxpy.errors import (
     RuntimeCheckError,
     counted,
 )
+from relaxpy.exec.runtime.conditions import Component, components
 from relaxpy.exec.runtime.values import (
     Category,
     FunctionValue,
@@ -75,24 +78,13 @@ class Bindings:
 
 
 @dataclass(slots=True)
-class _Subject:
-    """The value that is checked: its description in messages, and its location."""
+class _Location:
+    """A component of the value that messages call `title`, and its position."""
 
+    part: Component
+    value: Value
     title: str
     span: Span | None
-
-
-@dataclass(slots=True)
-class _Location:
-    """A component of the subject, such as a field of a tuple; `text` is its path in messages."""
-
-    subject: _Subject
-    value: Value
-    annotation: rx.StructInfo
-    text: str = ""
-
-    def field(self, number: int, value: Value, annotation: rx.StructInfo) -> _Location:
-        return _Location(self.subject, value, annotation, f"{self.text}field {number}: ")
 
 
 _OTHER_SIZES = (
@@ -133,7 +125,8 @@ class Matcher:
         self, value: Value, sinfo: rx.StructInfo, title: str, span: Span | None = None
     ) -> None:
         """Check `value`, which messages call `title`; raise an `error` if it does not match."""
-        self._structure(value, sinfo, _Location(_Subject(title, span), value, sinfo))
+        for part in components(sinfo):
+            self._component(_Location(part, reduce(getitem, part.path, value), title, span))
 
     def finish(self) -> None:
         """Make the deferred comparisons."""
@@ -148,7 +141,6 @@ class Matcher:
         used: Sequence[tir.Var] = (),
         hint: str | None = None,
     ) -> RuntimeCheckError:
-        subject = at.subject
         if self._rules is not None:
             rule = self._rules[1 if rule in _COMPARISON_RULES else 0]
         known = self._bindings
@@ -157,15 +149,16 @@ class Matcher:
             for var in used
             if var in known.sizes
         ]
-        expected = str(at.annotation)
+        expected = str(at.part.sinfo)
+        title = "".join((f"{at.title}: ", *(f"field {n}: " for n in at.part.path)))
         if len(expected) > _LONGEST:
             expected = f"{expected[:_LONGEST]}..."
         return self._error(
-            f"{subject.title}: {at.text}expected {expected}, found {describe(at.value)}: {problem}",
+            f"{title}expected {expected}, found {describe(at.value)}: {problem}",
             rule=rule,
-            span=subject.span,
+            span=at.span,
             notes=notes,
-            hint=hint or _hint(at.value, at.annotation),
+            hint=hint or _hint(at.value, at.part.sinfo),
         )
 
     def _compare(self, compare: Callable[[], None]) -> None:
@@ -174,67 +167,62 @@ class Matcher:
         else:
             compare()
 
-    def _category(self, value: Value, at: _Location, *expected: Category) -> None:
-        category = category_of(value)
-        if category not in expected:
-            expected_text = " or ".join(f"a {c.value}" for c in expected)
-            name = f"a {category.value}"
-            if category is Category.OBJECT:
-                name = describe(value) if at.text else "it"
-            raise self._fail(at, f"{name} is not {expected_text}", "MC-2")
-
-    def _structure(self, value: Value, sinfo: rx.StructInfo, at: _Location) -> None:
+    def _component(self, at: _Location) -> None:
         """Check everything but the deferred comparisons of dimensions and scalar values.
 
         Rule:
             Kinds MC-1, MC-2; ranks and datatypes MC-3, MC-9, MC-11; fields MC-13; functions MC-14,
             MC-15, MC-16, MC-17.
         """
-        assert isinstance(sinfo, rx.AnyStructInfo)
-        match sinfo:
-            case rx.ObjectStructInfo():
-                return
-            case rx.TensorStructInfo():
-                self._tensor(value, sinfo, at)
-            case rx.PrimStructInfo():
-                self._prim(value, sinfo, at)
-            case rx.ShapeStructInfo(values=values, ndim=ndim):
-                self._category(value, at, Category.SHAPE)
-                if ndim not in (-1, len(value)):
-                    raise self._fail(
-                        at, f"it has {counted(len(value), 'dimension')}, not {ndim}", "MC-11"
-                    )
-                if values is not None:
-                    self._sizes(value, values, at, "MC-12")
-            case rx.TupleStructInfo(fields=fields):
-                self._category(value, at, Category.TUPLE)
-                if len(value) != len(fields):
-                    raise self._fail(
-                        at, f"it has {counted(len(value), 'field')}, not {len(fields)}", "MC-13"
-                    )
-                for i, (nested, nested_sinfo) in enumerate(zip(value, fields, strict=True)):
-                    self._structure(nested, nested_sinfo, at.field(i, nested, nested_sinfo))
-            case rx.FuncStructInfo():
-                self._function(value, sinfo, at)
-            case _:
-                assert_never(sinfo)
+        value, part = at.value, at.part
+        category = category_of(value)
+        if part.categories and category not in part.categories:
+            raise self._wrong_category(category, at)
+        if part.count >= 0:
+            self._count(at, category)
+        if not part.dtype.is_void:
+            self._dtype(at, category)
+        if part.sizes is not None and category is Category.PRIM:
+            self._size(value, part.sizes[0], at, "its value", "MC-10")
+        elif part.sizes is not None:
+            rule = "MC-7" if category is Category.TENSOR else "MC-12"
+            actual = value.shape if category is Category.TENSOR else value
+            for axis, (size, expr) in enumerate(zip(actual, part.sizes, strict=True)):
+                self._size(size, expr, at, f"dimension {axis}", rule)
+        if (var := part.shape_var) is not None:
+            self._compare(lambda: self._same_shape(value, var, at))
+        if (signature := part.signature) is not None:
+            self._compare(lambda: self._signature(value, signature, at))
 
-    def _tensor(self, value: Value, sinfo: rx.TensorStructInfo, at: _Location) -> None:
-        self._category(value, at, Category.TENSOR)
-        if sinfo.ndim not in (-1, value.ndim):
-            raise self._fail(at, f"its rank (ndim) is {value.ndim}, not {sinfo.ndim}", "MC-3")
-        if not sinfo.dtype.is_void:
-            found = DataType(value.dtype.name)
-            # The name uint1 means Bool, but not in ml_dtypes.
-            if sinfo.dtype != found or (found.is_bool and value.dtype != np.bool_):
-                raise self._fail(at, f"its dtype is {value.dtype.name}, not {sinfo.dtype}", "MC-3")
-            if not value.dtype.isnative:
-                raise self._fail(at, "the bytes of its elements are swapped", "MC-3")
-        if isinstance(sinfo.shape, rx.ShapeExpr):
-            self._sizes(value.shape, sinfo.shape.values, at, "MC-7")
-        elif isinstance(sinfo.shape, rx.Var):
-            shape_var = sinfo.shape
-            self._compare(lambda: self._same_shape(value, shape_var, at))
+    def _wrong_category(self, category: Category, at: _Location) -> RuntimeCheckError:
+        expected = " or ".join(f"a {c.value}" for c in at.part.categories)
+        name = f"a {category.value}"
+        if category is Category.OBJECT:
+            name = describe(at.value) if at.part.path else "it"
+        return self._fail(at, f"{name} is not {expected}", "MC-2")
+
+    def _count(self, at: _Location, category: Category) -> None:
+        found = at.value.ndim if category is Category.TENSOR else len(at.value)
+        if found != at.part.count:
+            problem, rule = f"its rank (ndim) is {found}", "MC-3"
+            if category is not Category.TENSOR:
+                is_tuple = category is Category.TUPLE
+                what, rule = ("field", "MC-13") if is_tuple else ("dimension", "MC-11")
+                problem = f"it has {counted(found, what)}"
+            raise self._fail(at, f"{problem}, not {at.part.count}", rule)
+
+    def _dtype(self, at: _Location, category: Category) -> None:
+        value, expected = at.value, at.part.dtype
+        if category is Category.PRIM:
+            if prim_dtype(value) != expected:
+                raise self._fail(at, f"its dtype is {prim_dtype(value)}, not {expected}", "MC-9")
+            return
+        found = DataType(value.dtype.name)
+        # The name uint1 means Bool, but not in ml_dtypes.
+        if expected != found or (found.is_bool and value.dtype != np.bool_):
+            raise self._fail(at, f"its dtype is {value.dtype.name}, not {expected}", "MC-3")
+        if not value.dtype.isnative:
+            raise self._fail(at, "the bytes of its elements are swapped", "MC-3")
 
     def _same_shape(self, value: Value, shape_var: rx.Var, at: _Location) -> None:
         expected = self._bindings.shapes.get(shape_var)
@@ -246,30 +234,13 @@ class Matcher:
                 at, f"its shape is {value.shape}, but {name} is {tuple(expected)}", "MC-4"
             )
 
-    def _prim(self, value: Value, sinfo: rx.PrimStructInfo, at: _Location) -> None:
-        self._category(value, at, Category.PRIM)
-        if prim_dtype(value) != sinfo.dtype:
-            raise self._fail(at, f"its dtype is {prim_dtype(value)}, not {sinfo.dtype}", "MC-9")
-        if sinfo.value is not None:
-            self._size(value, sinfo.value, at, "its value", "MC-10")
-
-    def _sizes(
-        self, actual: Sequence[int], expected: Sequence[tir.PrimExpr], at: _Location, rule: str
-    ) -> None:
-        if len(actual) != len(expected):
-            raise self._fail(
-                at, f"it has {counted(len(actual), 'dimension')}, not {len(expected)}", "MC-5"
-            )
-        for axis, (size, expr) in enumerate(zip(actual, expected, strict=True)):
-            self._size(size, expr, at, f"dimension {axis}", rule)
-
     def _size(
         self, actual: Scalar, expr: tir.PrimExpr, at: _Location, what: str, rule: str
     ) -> None:
         sizes = self._bindings.sizes
         if isinstance(expr, tir.Var) and expr not in sizes and self._binds:
             sizes[expr] = actual
-            self._bindings.origins[expr] = f"{what} of {at.subject.title}"
+            self._bindings.origins[expr] = f"{what} of {at.title}"
             return
         self._compare(lambda: self._equal(actual, expr, at, what, rule))
 
@@ -279,7 +250,7 @@ class Matcher:
         try:
             expected = self._bindings.evaluate(expr)
         except RuntimeCheckError as error:
-            error.located(at.subject.span)
+            error.located(at.span)
             raise
         if actual == expected:
             return
@@ -289,17 +260,10 @@ class Matcher:
         how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {text} = {expected}"
         used, sizes = [v for v in walk(expr) if isinstance(v, tir.Var)], self._bindings.sizes
         # Nodes without a source position are imported: their sizes are those of the import.
-        is_imported = self._error is FunctionSignatureError and at.subject.span is None
+        is_imported = self._error is FunctionSignatureError and at.span is None
         is_fixed = isinstance(expr, tir.ConstExpr) and rule == "MC-7" and not sizes
         hint = _OTHER_SIZES if is_imported and is_fixed and self._binds else None
         raise self._fail(at, f"{what} is {actual}, {how}", rule, used, hint)
-
-    def _function(self, value: Value, sinfo: rx.FuncStructInfo, at: _Location) -> None:
-        if sinfo.params is None:
-            self._category(value, at, Category.PACKED_FUNC)
-            return
-        self._category(value, at, Category.CLOSURE, Category.PRIM_FUNC)
-        self._compare(lambda: self._signature(value, sinfo, at))
 
     def _signature(self, value: FunctionValue, sinfo: rx.FuncStructInfo, at: _Location) -> None:
         known = self._bindings.sizes

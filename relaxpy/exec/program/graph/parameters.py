@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeGuard
 
 from relaxpy.exec.native.calls.entry import Anything, Array, Fields, Integer, Tree
@@ -10,6 +10,8 @@ from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.program.graph.program import Passed, Shape, Tensor, Value
 from relaxpy.exec.program.memory import Memory
+from relaxpy.exec.runtime.conditions import Component, components
+from relaxpy.exec.runtime.values import Category
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
@@ -42,8 +44,10 @@ class Parameters:
         Errors:
             RefusedError: the entry cannot check it.
         """
+        if sinfo is None:
+            raise RefusedError(f"native code has no tensors of {sinfo}")
         number = self._count
-        param, value = self._read(sinfo)
+        param, value = self._read(components(sinfo))
         if not isinstance(param, Fields):
             self._positions[number] = len(self.params)
         self.params.append(param)
@@ -80,35 +84,39 @@ class Parameters:
                 return limit
         raise RefusedError("a size may overflow")
 
-    def _read(self, sinfo: rx.StructInfo | None) -> tuple[Tree, Value]:
-        """A parameter as the entry checks it, and its value."""
-        if isinstance(sinfo, rx.TupleStructInfo):
-            pairs = [self._read(field) for field in sinfo.fields]
-            return Fields(tuple(param for param, _ in pairs)), tuple(value for _, value in pairs)
-        if isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is not None:
-            self._count += len(sinfo.values)
-            self._add(sinfo.values)
-            return Fields(tuple(map(Integer, sinfo.values)), "shape"), Shape(sinfo.values)
-        number = self._count
+    def _read(self, parts: Iterator[Component]) -> tuple[Tree, Value]:
+        """The next parameter as the entry checks it, and its value."""
+        part = next(parts)
+        sizes, number = part.sizes, self._count
+        match part.categories:
+            case (Category.TUPLE,):
+                fields = [self._read(parts) for _ in range(part.count)]
+                return Fields(tuple(p for p, _ in fields)), tuple(value for _, value in fields)
+            case (Category.SHAPE,) if sizes is not None:
+                self._count += len(sizes)
+                self._add(sizes)
+                return Fields(tuple(map(Integer, sizes)), "shape"), Shape(sizes)
         self._count += 1
-        if isinstance(sinfo, rx.ObjectStructInfo):
-            return Anything(), Passed(number)
-        if isinstance(sinfo, rx.PrimStructInfo):
-            return self._integer(sinfo), Passed(number)
-        tensor = self.tensors[number] = tensor_of(Memory("parameter", number), sinfo)
+        match part.categories:
+            case ():
+                return Anything(), Passed(number)
+            case (Category.PRIM,):
+                return self._integer(part), Passed(number)
+        tensor = self.tensors[number] = tensor_of(Memory("parameter", number), part.sinfo)
         self._add(tensor.shape)
         return Array(str(tensor.sinfo.dtype), tensor.shape), tensor
 
     def _add(self, sizes: Iterable[tir.PrimExpr]) -> None:
         self.given |= dict.fromkeys(size for size in sizes if not isinstance(size, tir.IntImm))
 
-    def _integer(self, sinfo: rx.PrimStructInfo) -> Integer:
-        if sinfo.dtype != "int64" or not isinstance(sinfo.value, tir.Var):
+    def _integer(self, part: Component) -> Integer:
+        [value] = part.sizes or (None,)
+        if part.dtype != "int64" or not isinstance(value, tir.Var):
             raise RefusedError("a parameter is a number, or not a variable of 64 bits")
-        if sinfo.value in self.given:
+        if value in self.given:
             raise RefusedError("two parameters are the same variable")
-        self._add([sinfo.value])
-        return Integer(sinfo.value)
+        self._add([value])
+        return Integer(value)
 
     def _limit(self, size: tir.PrimExpr, limit: int) -> int:
         """The absolute value that a size does not exceed, if variables do not exceed `limit`."""

@@ -10,12 +10,14 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import reduce
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.numpy import python_ast as py
 from relaxpy.exec.numpy.emit.scope import COMPARISONS
+from relaxpy.exec.runtime.conditions import Component, components
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
-from relaxpy.exec.runtime.values import Value, prim_value
+from relaxpy.exec.runtime.values import Category, Value, prim_value
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
@@ -145,6 +147,7 @@ def _widens(dtype: DataType) -> bool:
 
 
 _PYTHON_TYPES = {"int64": "int", "float64": "float", "bool": "bool"}
+_TUPLES = {Category.SHAPE: "rx.ShapeTuple", Category.TUPLE: "tuple"}
 
 
 @dataclass(slots=True)
@@ -178,39 +181,36 @@ class CheckLowering:
 
     def add(self, value: ast.expr, sinfo: rx.StructInfo | None) -> None:
         """Check `value`, which may be evaluated several times, against `sinfo`."""
-        out = self.check.structure
         scalar = isinstance(sinfo, (rx.PrimStructInfo, rx.ObjectStructInfo)) or sinfo is None
         if isinstance(value, ast.Constant) and not scalar:
             # A literal is only a scalar, and `4.dtype` is not valid Python.
             self.check.needs_full_check = True
             return
-        match sinfo:
-            case rx.TensorStructInfo():
-                self._tensor(value, sinfo)
-            case rx.PrimStructInfo(dtype=dtype, value=expected):
+        for part in () if sinfo is None else components(sinfo):
+            self._component(reduce(py.item, part.path, value), part)
+
+    def _component(self, value: ast.expr, part: Component) -> None:
+        out, dtype = self.check.structure, part.dtype
+        match part.categories:
+            case (Category.TENSOR,):
+                self._tensor(value, part)
+            case (Category.PRIM,):
                 kind = _PYTHON_TYPES.get(dtype) or f"{self._dtype_name(dtype)}.type"
                 out.append(_has_type(value, kind))
-                if expected is not None:
+                if part.sizes is not None:
                     whole = py.call("bool" if dtype.is_bool else "int", value)
                     actual = value if dtype.is_float else whole
-                    self._size(actual, expected, compared=value)
-            case rx.ShapeStructInfo(values=values, ndim=ndim):
-                out.append(_has_type(value, "rx.ShapeTuple"))
-                if ndim >= 0:
-                    length = py.call("len", value)
-                    out.append(py.compare(length, ast.Eq, py.code(ndim)))
-                if values is not None:
-                    self._dimensions(value, values)
-            case rx.TupleStructInfo(fields=fields):
-                out.append(_has_type(value, "tuple"))
-                length = py.call("len", value)
-                out.append(py.compare(length, ast.Eq, py.code(len(fields))))
-                for i, nested in enumerate(fields):
-                    self.add(py.item(value, i), nested)
-            case rx.FuncStructInfo():
-                self.check.needs_full_check = True
+                    self._size(actual, part.sizes[0], compared=value)
+            case (Category.SHAPE | Category.TUPLE as category,):
+                out.append(_has_type(value, _TUPLES[category]))
+                if part.count >= 0:
+                    out.append(py.compare(py.call("len", value), ast.Eq, py.code(part.count)))
+                if part.sizes is not None:
+                    self._dimensions(value, part.sizes)
+            case ():
+                pass
             case _:
-                return
+                self.check.needs_full_check = True
 
     def finish(self) -> QuickCheck:
         """The check of all values that were added."""
@@ -218,29 +218,23 @@ class CheckLowering:
             compare()
         return self.check
 
-    def _tensor(self, value: ast.expr, sinfo: rx.TensorStructInfo) -> None:
+    def _tensor(self, value: ast.expr, part: Component) -> None:
         out = self.check.structure
         out.append(_has_type(value, "ndarray"))
         actual = py.attribute(value, "dtype")
-        if sinfo.dtype.is_void:
+        if part.dtype.is_void:
             out.append(py.call("rx.holds_numbers", actual))
         else:
-            out.append(py.compare(actual, ast.Eq, py.path(self._dtype_name(sinfo.dtype))))
-        shape = py.attribute(value, "shape")
-        if isinstance(sinfo.shape, rx.ShapeExpr):
-            dims = sinfo.shape.values
-            if all(isinstance(d, tir.IntImm) for d in dims):
-                self._same(shape, dims, out)
-                return
-            ndim = py.attribute(value, "ndim")
-            out.append(py.compare(ndim, ast.Eq, py.code(len(dims))))
-            self._dimensions(shape, dims)
+            out.append(py.compare(actual, ast.Eq, py.path(self._dtype_name(part.dtype))))
+        shape, sizes = py.attribute(value, "shape"), part.sizes
+        if sizes is not None and all(isinstance(size, tir.IntImm) for size in sizes):
+            self._same(shape, sizes, out)
             return
-        if sinfo.ndim >= 0:
-            ndim = py.attribute(value, "ndim")
-            out.append(py.compare(ndim, ast.Eq, py.code(sinfo.ndim)))
-        if isinstance(sinfo.shape, rx.Var):
-            shape_var = sinfo.shape
+        if part.count >= 0:
+            out.append(py.compare(py.attribute(value, "ndim"), ast.Eq, py.code(part.count)))
+        if sizes is not None:
+            self._dimensions(shape, sizes)
+        elif (shape_var := part.shape_var) is not None:
             self._deferred.append(lambda: self._same_as_var(shape, shape_var))
 
     def _same_as_var(self, shape: ast.expr, shape_var: rx.Var) -> None:
