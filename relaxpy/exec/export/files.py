@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -107,7 +107,7 @@ def _write(file: Path, content: bytes) -> None:
         raise
 
 
-@cache
+@lru_cache(maxsize=16)  # for each platform one
 def _linked(platform: Platform) -> Platform:
     """A platform whose objects have the format of its linkers."""
     return replace(platform, triple=platform.linked, features="", attributes="")
