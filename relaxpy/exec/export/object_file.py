@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from relaxpy.exec.export.table import ExportedProgram
 from relaxpy.exec.machine.platforms import Platform
@@ -11,7 +11,7 @@ from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage
 
 
-@cache
+@lru_cache(maxsize=16)  # for each platform one
 def _linked(platform: Platform) -> Platform:
     """A platform whose objects have the format of its linkers."""
     return replace(platform, triple=platform.linked, features="", attributes="")
