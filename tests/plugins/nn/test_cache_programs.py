@@ -210,7 +210,8 @@ def test_a_users_kernel_is_called_as_by_the_text(number: int) -> None:
         kernels[number] = own
         rotary, limits = (kernels[0], made.rotary[1]), (6, 600, 64, 4, 0, 0)
         sizes = (made.heads, made.kv_heads), (made.d_qk, made.d_v)
-        cache = Pages(limits, made.kinds, *sizes, made.dtype, rotary, kernels[1])
+        options = made.kinds, *sizes, made.dtype, rotary, kernels[1]
+        cache = Pages(limits, *options, rotates_by_head=True)
         state("add_sequence", cache, 0)
         state("begin_forward", cache, [0], [2])
         outcomes.append(program["forward"](ids, cache, params).tobytes())
