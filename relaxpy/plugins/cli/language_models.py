@@ -62,6 +62,7 @@ def add_commands(add: Add) -> None:
     )
     command.add_argument(
         "--cors",
+        type=_origin,
         action="append",
         default=[],
         metavar="ORIGIN",
@@ -266,6 +267,15 @@ def _port(text: str) -> int:
     if (port := _number(text)) > 65535:
         raise ArgumentTypeError(f"expected a port, up to 65535, found {text!r:.60}")
     return port
+
+
+def _origin(text: str) -> str:
+    """The origin that `text` writes; `*` means any."""
+    if text != "*" and not re.fullmatch(r"https?://[^/\s]+", text):
+        raise ArgumentTypeError(
+            f"expected an origin, such as http://localhost:3000, found {text!r:.60}"
+        )
+    return text
 
 
 def _positive(text: str) -> int:

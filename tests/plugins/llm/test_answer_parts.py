@@ -230,7 +230,7 @@ def test_thoughts_are_apart_from_the_answer(models: Any, serve: Any, writes: Any
 def test_texts_of_a_model_follow_from_variables_of_the_template(models: Any) -> None:
     lm, variables = models["thinks"], {"enable_thinking": False, "tools": TOOLS}
     tokens, text = lm.conversation(ASK, variables)
-    assert text.endswith("<think>\n\n</think>\n\n")
+    assert text.endswith("<think>\n</think>\n\n")
     assert "Tells the weather." in text
     wanted = lm.generate(tokens, max_tokens=9)
     assert lm.generate(ASK, variables=variables, max_tokens=9) == wanted

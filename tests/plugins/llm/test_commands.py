@@ -138,6 +138,7 @@ def test_chat_shows_its_commands_and_what_to_do_when_it_is_full(
         (("generate", "{folder}", "x", "--context", "999"), 1, "the model reads 256 tokens, not"),
         (("generate", "{folder}", "x", "--quantize", "q9"), 2, "unknown quantisation 'q9'"),
         (("generate", "{folder}", "x", "--temprature", "1"), 2, "did you mean '--temperature'?"),
+        (("serve", "{folder}", "--cors", "localhost:3000"), 2, "expected an origin, such as http"),
         (
             ("serve", "{folder}", "--port", "99999"),
             2,
