@@ -89,7 +89,9 @@ def test_deep_ones_are_computed_or_refused_with_what_to_write(step: str, target:
     """Those of 100 operations are computed; docs/security.md says so."""
     shallow = kernel(DEEP[step], 50)
     assert values(shallow, target) == values(shallow, "reference")
+    message = ""
     try:
         values(kernel(DEEP[step], 250), target)
     except RelaxpyError as error:
-        assert "bind subexpressions to variables" in str(error)
+        message = str(error)
+    assert not message or "bind subexpressions to variables" in message
