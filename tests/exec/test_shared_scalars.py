@@ -10,7 +10,7 @@ import pytest
 
 import relaxpy
 from relaxpy import tir
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, RelaxpyError
 from relaxpy.exec.machine.tuning import NumPy
 from tests.counting import calls
 
@@ -70,3 +70,28 @@ def test_subexpressions_under_many_conditions_are_refused(monkeypatch: pytest.Mo
     with pytest.raises(CompileError, match="under too many different conditions") as caught:
         relaxpy.compile(func, "numpy")
     assert "to variables" in str(caught.value)
+
+
+DEEP: dict[str, Step] = {
+    "products": lambda e, k: e * 3 + k,
+    "bits": lambda e, k: tir.bitwise_xor(e * 3, tir.IntImm("int32", k)),
+    "selects": lambda e, k: tir.Select(k < ELEMENT, e + 1, ELEMENT),
+    "conditions": lambda e, k: tir.if_then_else(k < ELEMENT, e + 1, ELEMENT),
+    "conjunctions": lambda e, k: tir.Select(tir.And(k < e, ELEMENT < 100), e, ELEMENT),
+    "elements": lambda e, k: A[tir.floormod(e, 8)],
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("step", DEEP)
+def test_deep_ones_are_computed_or_refused_with_what_to_write(step: str, target: str) -> None:
+    """Those of 100 operations are computed; docs/security.md says so."""
+    shallow = kernel(DEEP[step], 50)
+    assert values(shallow, target) == values(shallow, "reference")
+    message = ""
+    try:
+        values(kernel(DEEP[step], 250), target)
+    except RelaxpyError as error:
+        message = str(error)
+    assert not message or "bind subexpressions to variables" in message

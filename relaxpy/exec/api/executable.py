@@ -180,9 +180,9 @@ class EntryPoint(CopiedByReference):
             raise
         except RecursionError:
             raise RuntimeCheckError(
-                f"calls inside {self.signature.name} nest deeper than Python allows",
+                f"calls or expressions inside {self.signature.name} nest deeper than Python allows",
                 span=self.signature.span,
-                hint="sys.setrecursionlimit(...) allows more",
+                hint="bind subexpressions to variables, or use sys.setrecursionlimit(...)",
             ) from None
         except (Exception, KeyboardInterrupt) as error:  # one of user code is propagated
             if is_user_frame(sys._getframe().f_back):
