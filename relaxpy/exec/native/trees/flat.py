@@ -139,36 +139,49 @@ def _accessed(run: Run) -> set[Buffer]:
     return {buffer for m in run.assignments for buffer, _ in m.elements()}
 
 
+def _may_be_flat(tile: Tile, program: KernelProgram) -> bool:
+    """True if a block of rows has only loops that are parallel, and sums that are not matmuls.
+
+    Vectors of short rows are left to these, and a batch that may be one, which is divided along
+    another axis.
+    """
+    members = [run for run in tile.body if isinstance(run, Run)]
+    return (
+        len(members) == len(tile.body)
+        and all(not run.is_scalar and (_is_plain(run) or _sums(run)) for run in members)
+        and (tile.axis.extent.constant is not None or not all(run.axes for run in members))
+        and short_rows(tile, program) is None
+    )
+
+
+def _joiners_of_rows(members: Sequence[Run]) -> tuple[dict[Run, _Joiner], _Flat]:
+    """The joiners of the innermost short axes of runs that have some, and all new buffers."""
+    joiners: dict[Run, _Joiner] = {}
+    buffers: _Flat = {}
+    for run in members:
+        pairs = (pair for axes in (run.axes, run.over) for pair in pairwise(axes[::-1]))
+        short = (p for p in pairs if (p[0].extent.constant or Rows.ELEMENTS) < Rows.ELEMENTS)
+        joiner = next(filter(None, (_joiner_of(run, *pair, buffers) for pair in short)), None)
+        if joiner is not None:
+            joiners[run], buffers = joiner, joiner.buffers
+    for joiner in joiners.values():
+        joiner.buffers |= buffers
+    return joiners, buffers
+
+
 def _flat_tiles(tile: Tile, program: KernelProgram) -> Iterator[tuple[Tile, _Flat]]:
     """The blocks of rows with ever fewer axes, and the new buffers of each by the old ones.
 
     The runs have their short axes joined that are the same dimensions of the buffers of all.
     """
+    if not _may_be_flat(tile, program):
+        return
     members = [run for run in tile.body if isinstance(run, Run)]
-    if len(members) < len(tile.body) or any(run.is_scalar for run in members):
+    joiners, buffers = _joiners_of_rows(members)
+    joined = (j.admits_all() for j in joiners.values())
+    if not joiners or not all(joined):
         return
-    if short_rows(tile, program) is not None or not all(_is_plain(r) or _sums(r) for r in members):
-        return
-    if tile.axis.extent.constant is None and all(run.axes for run in members):
-        return  # a batch that may be one is divided along another axis
-    joiners: dict[Run, _Joiner] = {}
-    buffers: _Flat = {}
-    for run in members:
-        for inner, outer in (p for axes in (run.axes, run.over) for p in pairwise(axes[::-1])):
-            is_short = (inner.extent.constant or Rows.ELEMENTS) < Rows.ELEMENTS
-            joiner = _joiner_of(run, inner, outer, buffers) if is_short else None
-            if joiner is not None:
-                joiners[run], buffers = joiner, joiner.buffers
-                break
-    for run in members:
-        if run not in joiners:
-            is_same = buffers.keys().isdisjoint(_accessed(run))
-        else:
-            joiners[run].buffers |= buffers
-            is_same = joiners[run].admits_all()
-        if not is_same:
-            return
-    if not joiners:
+    if not all(buffers.keys().isdisjoint(_accessed(r)) for r in members if r not in joiners):
         return
     # All that use the memory of a row have their own strides there.
     root, accessed = program.plan.root, {b for r in members for b in _accessed(r)}

@@ -472,9 +472,8 @@ def _with_numbers(
     def replaced(node: Node) -> Node:
         if not isinstance(node, PrimExpr) or isinstance(node, BufferLoad):
             return node
-        if not mentions(node, variables) or next(loads(node), None) is not None:
-            return map_children(replaced, node)
-        if not set(occurrences(node, Var)) <= variables:
+        depends_on = set(occurrences(node, Var))
+        if not depends_on or not depends_on <= variables or next(loads(node), None) is not None:
             return map_children(replaced, node)
         if node not in known:
             known[node] = Var("number", node.dtype)
