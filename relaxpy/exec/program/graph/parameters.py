@@ -88,20 +88,18 @@ class Parameters:
         """The next parameter as the entry checks it, and its value."""
         part = next(parts)
         sizes, number = part.sizes, self._count
-        match part.categories:
-            case (Category.TUPLE,):
-                fields = [self._read(parts) for _ in range(part.count)]
-                return Fields(tuple(p for p, _ in fields)), tuple(value for _, value in fields)
-            case (Category.SHAPE,) if sizes is not None:
-                self._count += len(sizes)
-                self._add(sizes)
-                return Fields(tuple(map(Integer, sizes)), "shape"), Shape(sizes)
+        if part.categories == (Category.TUPLE,):
+            fields = [self._read(parts) for _ in range(part.count)]
+            return Fields(tuple(p for p, _ in fields)), tuple(value for _, value in fields)
+        if part.categories == (Category.SHAPE,) and sizes is not None:
+            self._count += len(sizes)
+            self._add(sizes)
+            return Fields(tuple(map(Integer, sizes)), "shape"), Shape(sizes)
         self._count += 1
-        match part.categories:
-            case ():
-                return Anything(), Passed(number)
-            case (Category.PRIM,):
-                return self._integer(part), Passed(number)
+        if not part.categories:
+            return Anything(), Passed(number)
+        if part.categories == (Category.PRIM,):
+            return self._integer(part), Passed(number)
         tensor = self.tensors[number] = tensor_of(Memory("parameter", number), part.sinfo)
         self._add(tensor.shape)
         return Array(str(tensor.sinfo.dtype), tensor.shape), tensor
