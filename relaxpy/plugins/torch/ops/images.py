@@ -398,7 +398,8 @@ def nms(cx: Context, boxes: Expr, scores: Expr, threshold: float) -> Expr:
     corners = cx.emit(cx.tensor(boxes, dtype))
     order = cx.emit(R.argsort(scores, 0, descending=True, dtype="int64"))
     inputs = {"boxes": corners, "order": order}
-    outputs = {"kept": ([shape_of(boxes)[0]], "int64"), "found": ([1], "int64")}
+    outputs: dict[str, tuple[list[Size], str]] = {"kept": (shape_of(boxes)[:1], "int64")}
+    outputs["found"] = [1], "int64"
     kept, found = kernel(cx, "nms", outputs, inputs, _suppress, threshold=threshold)
     return R.strided_slice(kept, [0], [0], [cx.number_of(found, "kept")])
 

@@ -40,12 +40,7 @@ def spread(cx: Context, value: Value, dtype: str) -> Expr:
 
 
 def each_element(
-    cx: Context,
-    name: str,
-    function: Scalar,
-    *operands: Value,
-    dtype: str = "float64",
-    **fixed: object,
+    cx: Context, name: str, function: Scalar, *operands: Value, dtype: str = "float64", **fixed: Any
 ) -> Expr:
     """The text of a function, with these options, of each element of the operands.
 
@@ -71,7 +66,7 @@ def _each_element(
 
 
 def elementwise(
-    *names: str, prims: str = "", short: Scalar | None = None, **fixed: object
+    *names: str, prims: str = "", short: Scalar | None = None, **fixed: Any
 ) -> Callable[[Scalar], Scalar]:
     """Register the text of a function as the converter of operators, by their names of ATen.
 
@@ -507,7 +502,8 @@ def _register() -> None:
     for name, (first, following) in _FAMILIES.items():
         for prefix, place in places.items():
             if prefix == "special" or name.startswith("chebyshev"):
-                options = {"place": place, "first": first, "following": following}
+                options: dict[str, Any] = {"place": place, "first": first}
+                options["following"] = following
                 elementwise(f"{prefix}_{name}", **options)(_polynomial)
 
 
