@@ -53,7 +53,6 @@ from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.native.weights import constant_arguments
 from relaxpy.exec.numpy.compiler import Kernel
-from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -197,12 +196,10 @@ class NativeBackend:
                 return False
             shared.kernel.report = self._report(kernel.name, program, written)
             shared.claimed = self.claimed[kernel.name]
-            shared.workspace = self.workspaces[kernel.name]
         assert shared.claimed is not None
         symbol, signature = shared.claimed
         self.claimed[kernel.name] = symbol, signature.of_member(func, found.members[func])
         self.packings[kernel.name] = {}
-        self.workspaces[kernel.name] = shared.workspace
         blocks = dict(zip(*map(_block_names, (found.func, func)), strict=True))
         kernel.report = tuple(
             replace(row, block=blocks.get(row.block, row.block)) for row in shared.kernel.report
@@ -493,7 +490,6 @@ class _Class:
         self.found = found
         self.kernel: Kernel | None = None
         self.claimed: tuple[str, EntrySignature] | None = None
-        self.workspace = Workspace(as_poly(0), {})
 
 
 def _block_names(func: PrimFunc) -> list[str]:
