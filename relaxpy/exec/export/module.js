@@ -117,9 +117,11 @@ class Compiled {
     if (table.sizes.length === 0) this.resize({});
   }
 
-  resize(sizes) {
+  resize(given) {
     const table = this.#table;
+    const sizes = {};
     for (const name of table.sizes) {
+      sizes[name] = given[name];
       if (!Number.isSafeInteger(sizes[name])) {
         throw new ModelError(`${this.#name}: the size ${name} is an integer, found ${sizes[name]}`);
       }
@@ -147,7 +149,7 @@ class Compiled {
     this.#workspace = this.#start + end;
     this.#places = {};
     for (const name in places) this.#places[name] = this.#start + places[name];
-    this.sizes = Object.fromEntries(table.sizes.map((name) => [name, sizes[name]]));
+    this.sizes = sizes;
     this.#write(this.sizes, this.#places, this.#bytes);
     this.#views = null;
   }
