@@ -61,11 +61,11 @@ CHECKS_VALUES: Final = ContextVar("CHECKS_VALUES", default=False)
 
 
 class Form(Protocol):
-    """What can be asked of a compiled module besides its functions."""
+    """Answers about a compiled module, besides its functions."""
 
     @property
     def new_backend(self) -> Callable[[], Backend] | None:
-        """What compiles kernels again, unless the reference evaluator runs them."""
+        """The factory that compiles kernels again, unless the reference evaluator runs them."""
 
     def source(self) -> str:
         """The generated Python source, or the program as text."""
@@ -153,7 +153,7 @@ class EntryPoint(CopiedByReference):
         program: Program,
         direct: Callable[[Callable[..., Value]], Callable[..., Value]] | None = None,
     ) -> None:
-        """`direct` returns a function that takes arguments as they are, or else calls another."""
+        """`direct` returns a function that takes arguments unchanged, or else calls another."""
         self.signature = signature
         self._run = run
         self._program = program

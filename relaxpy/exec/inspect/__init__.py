@@ -1,1 +1,1 @@
-"""What shows how a program runs, and how fast."""
+"""Views of how a program runs, and how fast."""

@@ -393,7 +393,7 @@ class NativeBackend:
             raise RefusedError(problem) from error
 
     def link(self, namespace: dict[str, Any]) -> None:
-        """Leave a text as it is: machine code replaces kernels where its program is linked."""
+        """Leave a text unchanged: machine code replaces kernels where its program is linked."""
 
     def kernels_called(self, names: Iterable[str]) -> list[CalledKernel]:
         """Those of the kernels of these Python names that Python can call as native code."""

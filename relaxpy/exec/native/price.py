@@ -1,4 +1,4 @@
-"""Whether a kernel has native code that is expected to be faster than NumPy, and why it is slow."""
+"""Checks that native code of a kernel is expected to beat NumPy, and says why it is slow."""
 
 from __future__ import annotations
 

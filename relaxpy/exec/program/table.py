@@ -1,4 +1,4 @@
-"""What a compiled program is: a table, from which `link` makes functions that can be called.
+"""A compiled program is a table, from which `link` makes functions that can be called.
 
 Compilation makes it, and the disk cache and saved files contain it. That of code for another CPU is
 not linked here.

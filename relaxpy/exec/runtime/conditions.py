@@ -1,4 +1,4 @@
-"""What a value must be to match struct info: one description for all that check values.
+"""Conditions for a value to match struct info: one description for all that check values.
 
 `Matcher` (`checks.py`) compares values with it, and has the messages. The quick checks of texts
 (`program/lower/checks.py`) and native entries (`program/graph/parameters.py`) print it as code that
@@ -19,12 +19,12 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What a value, or the field of a field of it at `path`, must be to match `sinfo`.
+    """The conditions for a value, or the field of a field of it at `path`, to match `sinfo`.
 
     It has one of these `categories` (any: none), `count` dimensions or fields (any number: -1), and
     a `dtype` (any: Void). Its dimensions, or itself if it is a number, bind those of `sizes` that
     are new variables, and are equal to the others. A shape is that of `shape_var`, and the
-    signature of a function is a subtype of `signature`. What fails first is the error.
+    signature of a function is a subtype of `signature`. The first that fails is the error.
     """
 
     path: tuple[int, ...]

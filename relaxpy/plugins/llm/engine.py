@@ -128,7 +128,7 @@ class Engine:
         """A new request, which ends after `max_tokens` or a token of `stop`.
 
         Its text is of the `form`, and it ends where nothing more may come. `logprobs` asks for
-        those of the chosen tokens, and of so many of the most probable ones.
+        those of the chosen tokens, and of that number of the most probable ones.
 
         Errors:
             ModelError: the prompt is empty, has tokens that the model does not know, or is too

@@ -293,7 +293,7 @@ class Changes:
 
 
 def _bases(view: Any, parents: Mapping[Any, Any]) -> Iterator[Any]:
-    """What a view is of, what that is a view of, and so on up to the root."""
+    """The base of a view, the base of that, and so on up to the root."""
     while view in parents:
         view = parents[view]
         yield view
@@ -379,7 +379,7 @@ def _is_strided(view: Any, root: Any) -> bool:
 
 
 class Followed(dict[Any, Changes | None]):
-    """The in-place changes of graphs that stay as they are, by graph; looked for once."""
+    """The in-place changes of unchanged graphs, by graph; looked for once."""
 
     def __missing__(self, graph: Any) -> Changes | None:
         self[graph] = found = changes_of(graph)

@@ -1,4 +1,4 @@
-"""Whether tensors of PyTorch have all of their memory, and in which order of their axes.
+"""Checks whether tensors of PyTorch have all of their memory, and in which order of their axes.
 
 Sizes and strides may be expressions; no function here makes a guard on them.
 """

@@ -55,7 +55,7 @@ def in_tiles(plan: Plan, fast: Container[Statement] = (), *, for_threads: bool =
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """What decides whether blocks pay, beside their runs: see `in_tiles` and `_CASES`.
+    """The facts that decide whether blocks pay, beside their runs: see `in_tiles` and `_CASES`.
 
     Blocks may allocate `local` buffers. They may split accumulations if it `divides`.
     """

@@ -1,7 +1,7 @@
 """Calls of packed functions by the text of a program, as `CompiledPackedCall` makes them.
 
 Each call has a builtin, which looks up the function, calls it, and checks that the forms of its
-arguments are as before. What is unusual goes to the call itself before the function runs; an
+arguments are as before. An unusual call goes to the call itself before the function runs; an
 exception, and a result that has to be converted, after it did.
 """
 
@@ -33,7 +33,7 @@ FORM = 3
 the array, and the rank."""
 SYMBOL, MODULE, NONE, CONVERT, FAIL = range(5)
 """The words of a table: the name of the function, the functions of the module, the null object if
-it is a result as it is, and what converts another result, and raises the error of a call."""
+it is a result unchanged, and what converts another result, and raises the error of a call."""
 _PYTHON: Final = {
     "call": "PyObject_Vectorcall",
     "retain": "Py_IncRef",
@@ -282,7 +282,7 @@ class _LookedUp:
 
 
 def native_call(call: CompiledPackedCall) -> Any:
-    """What replaces a call in a text: machine code, unless it passes keywords."""
+    """A replacement of a call in a text: machine code, unless it passes keywords."""
     functions = call.module_functions
     if call.attrs or type(functions) is not dict:
         return call

@@ -56,7 +56,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
-    """The steps of a k-block: its axes, and the operands there as they are in memory.
+    """The steps of a k-block: its axes, and the operands there in memory.
 
     It starts at the iteration `start` of the divided axis, after the steps `before` of the sum.
     """

@@ -97,7 +97,7 @@ class Values(Frame):
     """A frame that evaluates expressions."""
 
     _known: dict[tuple[object, ...], Value] | None = None
-    """What is known within the outermost expression that is evaluated, in the lanes it is for."""
+    """Facts within the outermost expression that is evaluated, in the lanes it is for."""
 
     def bind(self, var: tir.Var, value: Value) -> None:
         """Let `var` have a value of its datatype from here on."""

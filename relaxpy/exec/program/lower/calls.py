@@ -217,7 +217,7 @@ class CallLowering(ABC):
     def _packed(
         self, func: rx.ExternFunc, call: rx.Call | None, *, is_called: bool = False
     ) -> ast.expr:
-        """What looks up a packed function, and calls it if it `is_called`."""
+        """The expression that looks up a packed function, and calls it if it `is_called`."""
         packed_call = CompiledPackedCall(
             self._module.packed_symbol(func),
             call.sinfo_args if call is not None else (),

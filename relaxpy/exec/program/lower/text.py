@@ -58,7 +58,7 @@ class Text:
     """The source of functions of a module, with the objects that it uses by their names.
 
     It does not define the native kernels that it calls, whose names are `kernels`, and native
-    functions. What runs it adds the kernels with a symbol to `symbols`, where packed calls look.
+    functions. The loader adds the kernels with a symbol to `symbols`, where packed calls look.
     """
 
     source: str

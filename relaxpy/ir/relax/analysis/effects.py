@@ -40,7 +40,7 @@ def contains_impure_call(expr: rx.Expr, own_name: rx.Var | rx.GlobalVar | None =
 def makes_impure_call(expr: rx.Expr, functions: Mapping[str, rx.BaseFunc] | None = None) -> bool:
     """True if evaluating `expr` makes an impure call; a function literal makes none (PU-15).
 
-    A function of the module is as pure as it is declared in `functions`, or else impure.
+    A function of the module is pure if `functions` declare so, or else impure.
     """
     return not all(is_pure_in(call, functions or {}) for call in calls_made(expr))
 

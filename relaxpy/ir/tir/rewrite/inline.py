@@ -170,7 +170,7 @@ def _computes_more(producer: Stage, stage: Stage) -> ScheduleError:
 
 
 def _stored_to(element: BufferLoad, store: BufferStore, buffer: Buffer) -> BufferStore:
-    """A store that writes `element`, and reads it, in place of the element of `buffer`."""
+    """A store that writes `element`, and reads it, instead of the element of `buffer`."""
     value = rewrite(
         store.value,
         lambda node: element if isinstance(node, BufferLoad) and node.buffer is buffer else None,

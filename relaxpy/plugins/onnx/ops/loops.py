@@ -468,7 +468,7 @@ def scan_8(
 
 
 def _of_length(cx: Context, stacked: Value, length: tensors.Size) -> rx.Expr:
-    """The elements of an output, of which there are so many."""
+    """The elements of an output: that number of them."""
     tensor = cx.tensor(stacked)
     sizes = tensors.shape_of(tensor)[1:]
     return cx.match(tensor, [length, *sizes], tensors.dtype_of(tensor))

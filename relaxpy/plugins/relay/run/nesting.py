@@ -1,4 +1,4 @@
-"""Which functions of Relay may nest calls more deeply than Python's stack allows."""
+"""The functions of Relay that may nest calls more deeply than Python's stack allows."""
 
 from __future__ import annotations
 

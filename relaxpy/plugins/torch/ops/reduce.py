@@ -251,7 +251,7 @@ def _reduce_segments(
 
 
 def _combined(reduction: str, total: Number, value: Number) -> Number:
-    """The value of a reduction after another value; NaN is the extreme of all."""
+    """The value of a reduction after another value; NaN comes before all."""
     match reduction:
         case "sum" | "mean":
             return total + value
