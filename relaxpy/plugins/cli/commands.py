@@ -173,7 +173,20 @@ def compile_(options: Namespace) -> int:
 
 def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
-    executable = _executable(options)
+    is_language_model = options.file.endswith(".gguf") or os.path.isdir(options.file)
+    others = ("target", "pipeline", "sizes", "imported")
+    names = others if is_language_model else ("quantize", "context", "cache_dtype")
+    if given := [name for name in names if getattr(options, name)]:
+        option = {"sizes": "dim", "imported": "import"}.get(given[0], given[0].replace("_", "-"))
+        kind = "programs" if is_language_model else "language models"
+        raise UsageError(f"--{option} is for {kind}, which {options.file} is not")
+    if is_language_model:
+        from relaxpy.plugins.cli.language_models import load_model
+
+        of_model = Namespace(**vars(options), model=options.file, threads=None)
+        executable = load_model(of_model, sequences=1).decoder.exportable()
+    else:
+        executable = _executable(options)
     try:
         with writing(options.output):
             files = executable.export(

@@ -7,6 +7,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from numbers import Integral
 from operator import index
+from os import PathLike
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeAlias, overload
@@ -338,6 +339,18 @@ class LanguageModel:
                     raise request.error
                 return
             self.step()
+
+    @user_facing
+    def export(self, path: str | PathLike[str], **options: Any) -> tuple[Path, ...]:
+        """Write `prefill` and `decode` for one sequence as a library without Python.
+
+        Both append tokens at a position and return the scores of the next one; keys and values are
+        tensors of the caller. The options are those of `Executable.export`, as `weights`.
+
+        Errors:
+            As for that: CompileError names what has no form without Python.
+        """
+        return self.decoder.exportable().export(path, **options)
 
     @user_facing
     def logits(self, prompt: Prompt) -> Any:
