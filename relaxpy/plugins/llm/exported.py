@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,11 @@ from relaxpy.relax.frontend.nn.llm.kv_cache import PagedKVCache
 from relaxpy.relax.frontend.nn.llm.position_embedding import llama_rope_with_position_map
 from relaxpy.script import tir as T  # noqa: N812
 from relaxpy.support.dataclass import replace
+
+
+def cache_shape(config: Config, context: int) -> tuple[int, int, int, int]:
+    """The shape of the keys, and of the values, of texts of at most `context` tokens."""
+    return config.layers, config.kv_heads, context, config.head_dim
 
 
 def appending(sizes: tuple[int, int, int, int], dtype: str) -> tir.PrimFunc:
@@ -48,15 +54,19 @@ class CacheInBuffers(PagedKVCache):
         keys, values  (layers, kv heads, tokens, d)
     """
 
-    def __init__(self, config: Config, keys: nn.Tensor, values: nn.Tensor, position: Any) -> None:
-        self.config, self.buffers, self.position = config, [keys, values], position
+    def __init__(
+        self, config: Config, context: int, keys: nn.Tensor, values: nn.Tensor, position: Any
+    ) -> None:
+        self.config, self.context = config, context
+        self.buffers, self.position = [keys, values], position
 
     @override
     def get_query_positions(self, total_length: Any) -> nn.Tensor:
         def positions(rows: Any, first: Any) -> Any:
             return te.compute((rows,), lambda i: (first + i).astype("int32"), name="positions")
 
-        return op.tensor_expr_op(positions, "positions", [total_length, self.position])
+        found: nn.Tensor = op.tensor_expr_op(positions, "positions", [total_length, self.position])
+        return found
 
     @override
     def attention_with_fused_qkv(
@@ -72,7 +82,7 @@ class CacheInBuffers(PagedKVCache):
         place = [layer_id, self.position]
         q, *new = self._split(qkv)
         for number, (buffer, part) in enumerate(zip(self.buffers, new, strict=True)):
-            kernel = appending(tuple(buffer.shape), dtype)
+            kernel = appending(cache_shape(config, self.context), dtype)
             args = [buffer, part, *place]
             self.buffers[number] = op.tensor_ir_inplace_op(kernel, "append", args, 0, buffer)
         slides = bool(config.sliding) and config.sliding[layer_id]
@@ -81,7 +91,7 @@ class CacheInBuffers(PagedKVCache):
             num_qo_heads // kv_heads,
             d,
             dtype,
-            (config.layers, self.buffers[0].shape[2]),
+            (config.layers, self.context),
             sm_scale,
             window=config.window if slides else None,
             score_cap=config.score_cap,
@@ -89,9 +99,10 @@ class CacheInBuffers(PagedKVCache):
         grouped = q.reshape(rows, kv_heads, num_qo_heads // kv_heads, d)
         out = nn.Tensor.placeholder(grouped.shape, dtype)
         args = [grouped, *self.buffers, *place]
-        return op.tensor_ir_op(attention, "attention", args, out).reshape(rows, num_qo_heads, d)
+        mixed: nn.Tensor = op.tensor_ir_op(attention, "attention", args, out)
+        return mixed.reshape(rows, num_qo_heads, d)
 
-    def _split(self, qkv: nn.Tensor) -> list[nn.Tensor]:
+    def _split(self, qkv: nn.Tensor) -> Sequence[nn.Tensor]:
         """Queries, keys and values, rotated as a cache of pages does it."""
         config, rows, d = self.config, qkv.shape[0], self.config.head_dim
         heads = (config.heads, config.kv_heads, config.kv_heads)
@@ -108,7 +119,8 @@ class CacheInBuffers(PagedKVCache):
         outs = [nn.Tensor.placeholder((rows, n, d), qkv.dtype) for n in heads]
         positions = self.get_query_positions(rows)
         operands = [qkv, positions, last]
-        return list(op.tensor_ir_op(kernel, "rotate", operands, outs))
+        parts: Sequence[nn.Tensor] = op.tensor_ir_op(kernel, "rotate", operands, outs)
+        return parts
 
 
 class ExportedDecoder(nn.Module):
@@ -122,20 +134,20 @@ class ExportedDecoder(nn.Module):
 
     def prefill(self, ids: nn.Tensor, keys: nn.Tensor, values: nn.Tensor, position: Any) -> Any:
         """Append tokens: ids (n,)."""
-        cache = CacheInBuffers(self.decoder.config, keys, values, position)
+        cache = CacheInBuffers(self.decoder.config, self.context, keys, values, position)
         x = self.decoder.hidden(ids, cache)
         last = op.tensor_expr_op(_last_row, "last", [x])
         return (self.decoder.scores(last), *cache.buffers)
 
     def decode(self, ids: nn.Tensor, keys: nn.Tensor, values: nn.Tensor, position: Any) -> Any:
         """Append a token: ids (1,)."""
-        cache = CacheInBuffers(self.decoder.config, keys, values, position)
+        cache = CacheInBuffers(self.decoder.config, self.context, keys, values, position)
         return (self.decoder.decode(ids, cache), *cache.buffers)
 
     def specification(self) -> dict[str, Any]:
         """The specification for `export_tvm`."""
         config = self.decoder.config
-        shape = [config.layers, config.kv_heads, self.context, config.head_dim]
+        shape = cache_shape(config, self.context)
         dtype = config.cache_dtype or self.decoder.norm.weight.dtype
         plain = {"param_mode": "plain", "effect_mode": "none"}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ pytest.importorskip("safetensors")
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.llm import CompiledDecoder, LanguageModel, config_of, load
 from relaxpy.plugins.cli.main import main
+from tests.exec.export.in_node import has_relaxed, needs_linker, needs_node, node
 from tests.exec.export.library import Library, StatusError
 from tests.exec.export.test_c import ROOT, SANITIZERS, WARNINGS, run
 from tests.exec.export.test_export import assert_same, pytestmark as pytestmark
@@ -174,3 +177,27 @@ def test_options_that_do_not_fit(
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) != 0
     assert message in capsys.readouterr().err
+
+
+@needs_node
+@needs_linker
+def test_greedy_tokens_in_an_engine_of_webassembly(tmp_path: Path) -> None:
+    lm = drawn(tmp_path, {})
+    lm.export(tmp_path / "chat.wasm", weights=tmp_path / "chat.weights")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    prompts = [prompt(length).tolist() for length in LENGTHS]
+    expected = [in_python(lm, length) for length in LENGTHS]
+    for cpu in ("relaxed-simd", "simd128") if has_relaxed() else ("simd128",):
+        done = subprocess.run(
+            [node() or "", str(Path(__file__).with_name("greedy.mjs")), str(tmp_path), cpu],
+            input=json.dumps({"steps": STEPS, "prompts": prompts}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["cpu"] == cpu
+        assert found["tokens"] == expected
+        assert found["shares"]
+        assert "outside dimension 2" in found["error"]
