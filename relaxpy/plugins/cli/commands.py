@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -175,7 +176,7 @@ def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
     is_language_model = options.file.endswith(".gguf") or os.path.isdir(options.file)
     others = ("target", "pipeline", "sizes", "imported")
-    names = others if is_language_model else ("quantize", "context", "cache_dtype")
+    names = others if is_language_model else ("quantize", "context", "cache_dtype", "page")
     if given := [name for name in names if getattr(options, name)]:
         option = {"sizes": "dim", "imported": "import"}.get(given[0], given[0].replace("_", "-"))
         kind = "programs" if is_language_model else "language models"
@@ -184,12 +185,13 @@ def export(options: Namespace) -> int:
         from relaxpy.plugins.cli.language_models import load_model
 
         of_model = Namespace(**vars(options), model=options.file, threads=None)
-        executable = load_model(of_model, sequences=1).decoder.exportable()
+        lm = load_model(of_model, sequences=1)
+        write: Callable[..., tuple[Path, ...]] = partial(lm.export, page=options.page)
     else:
-        executable = _executable(options)
+        write = _executable(options).export
     try:
         with writing(options.output):
-            files = executable.export(
+            files = write(
                 options.output,
                 target=options.system,
                 name=options.name,

@@ -205,6 +205,9 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         help="a packed function that is given in C; several are possible",
     )
     language_models.add_model_options(command)
+    command.add_argument(
+        "--page", action="store_true", help="write a page that talks to a language model, for .wasm"
+    )
     command.add_argument("-o", "--output", required=True, metavar="OUT", help="the library")
 
     command = add(

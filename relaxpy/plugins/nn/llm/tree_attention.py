@@ -137,7 +137,7 @@ def attention_to_buffers(
     """The kernel (queries, keys, values, result, layer, position) of a sequence in buffers.
 
     The buffers have the keys and values of all layers; their `sizes` are the numbers of layers and
-    of tokens. The first query is that of the token at `position`, whose keys are there, too. A
+    of tokens. The first query is that of the token at `position`, whose keys they have. A
     query sees the tokens up to its own, of a `window` the last ones. Numbers are as of
     `attention_of_rows`.
 
