@@ -20,7 +20,6 @@ from relaxpy.ir.relax.group_quantization import as_quantization
 from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
-from relaxpy.plugins.llm.exported import ExportedDecoder
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
 from relaxpy.plugins.nn.core import get_default_dtype
@@ -139,6 +138,8 @@ class CompiledDecoder:
 
         It has the weights, and no cache: keys and values are in tensors that a call changes.
         """
+        from relaxpy.plugins.llm.exported import ExportedDecoder  # which reads a script
+
         decoder = ExportedDecoder(self._decoder, self.context)
         module, _ = decoder.export_tvm(decoder.specification())
         weights = {f"decoder.{name}": rx.const(value) for name, value in self.values.items()}

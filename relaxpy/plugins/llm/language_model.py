@@ -17,7 +17,6 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import unexpected
-from relaxpy.exec.export.files import write_file
 from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
@@ -358,6 +357,8 @@ class LanguageModel:
                 them are those of byte pairs, and write messages in turns.
             As for `Executable.export`: CompileError names what has no form without Python.
         """
+        from relaxpy.exec.export.files import write_file
+
         out = Path(path)
         if page and out.suffix.lower() != ".wasm":
             raise ParameterError.of("page", page, "False, as only a .wasm has one")
