@@ -70,7 +70,7 @@ def export(
             raise MisuseError("programs for WebAssembly have neither threads nor functions of C")
         files = web_files(module, out, machine, prefix, beside)
         for file, content in files.items():
-            _write(file, content)
+            write_file(file, content)
         return tuple(files)
     machine = machine or exporting_machine()
     if machine.platform.system is WEB:
@@ -94,7 +94,7 @@ def export(
     if pool:
         files[out.with_name(f"{prefix}_pool.h")] = pool_of(prefix).encode()
     for file, content in files.items():
-        _write(file, content)
+        write_file(file, content)
     return tuple(files)
 
 
@@ -103,7 +103,7 @@ def finished(program: ExportedProgram, out: Path) -> bytes:
     return _FINISHERS[out.suffix.lower()](program, out)
 
 
-def _write(file: Path, content: bytes) -> None:
+def write_file(file: Path, content: bytes) -> None:
     """Write a file, which is complete when it has its name."""
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:

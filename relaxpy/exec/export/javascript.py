@@ -91,6 +91,8 @@ def _table(function: ExportedFunction) -> Mapping[str, str]:
         }
         if each.written:
             entries["written"] = "true"
+            if all(isinstance(size, tir.IntImm) for size in each.shape):
+                entries["kept"] = "true"
         if each.same_as:
             entries["sameAs"] = json.dumps(each.same_as)
         given = [names.get(id(size)) for size in each.shape]

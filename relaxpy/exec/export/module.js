@@ -62,6 +62,9 @@ export async function load({ wasm, weights, cpu } = {}) {
     place = memory.take(WEIGHTS_BYTES);
     new Uint8Array(memory.buffer, place, WEIGHTS_BYTES).set(new Uint8Array(content));
   }
+  for (const table of Object.values(FUNCTIONS)) {
+    for (const tensor of table.inputs) if (tensor.kept) memory.keep(tensor);
+  }
   const functions = {};
   for (const [name, table] of Object.entries(FUNCTIONS)) {
     functions[name] = new Compiled(instance.exports, memory, name, table, place);
@@ -85,6 +88,7 @@ class Memory {
   constructor(exports) {
     this.memory = exports.memory;
     this.end = up(Number(exports.__heap_base.value));
+    this.kept = new Map();
   }
   get buffer() { return this.memory.buffer; }
   /** The address of `size` bytes, or of more if `wanted` and there are as many. */
@@ -100,12 +104,21 @@ class Memory {
     }
     throw new ModelError(`the engine has no memory for ${size} bytes`);
   }
+  /** The address of an input that functions write, which all that name it alike share. */
+  keep(tensor) {
+    const shape = tensor.shape({});
+    const key = `${tensor.name}: ${tensor.dtype}[${shape}]`;
+    if (!this.kept.has(key)) {
+      this.kept.set(key, this.take(count(shape) * tensor.array.BYTES_PER_ELEMENT + 1));
+    }
+    return this.kept.get(key);
+  }
 }
 
 /** A function of the model, with memory for its inputs, its outputs and its workspace. */
 class Compiled {
   #exports; #memory; #table; #weights; #name;
-  #views = null; #start = 0; #end = 0; #places = {}; #workspace = 0; #bytes = 0;
+  #views = null; #start = 0; #end = 0; #places = {}; #workspace = 0; #bytes = 0; #kept = {};
 
   constructor(exports, memory, name, table, weights) {
     this.#exports = exports;
@@ -114,6 +127,9 @@ class Compiled {
     this.#weights = weights;
     this.#name = name;
     this.sizes = null;
+    for (const tensor of table.inputs) {
+      if (tensor.kept) this.#kept[tensor.name] = memory.keep(tensor);
+    }
     if (table.sizes.length === 0) this.resize({});
   }
 
@@ -137,7 +153,7 @@ class Compiled {
       this.#bytes = Number(this.#exports[`${table.symbol}_workspace`](this.#start));
       if (this.#bytes < 0) throw this.#error(this.#bytes);
       for (const tensor of [...table.inputs, ...table.outputs]) {
-        if (tensor.sameAs !== undefined) continue;
+        if (tensor.sameAs !== undefined || tensor.kept) continue;
         places[tensor.name] = end;
         end += up(count(tensor.shape(sizes)) * tensor.array.BYTES_PER_ELEMENT + 1);
       }
@@ -147,7 +163,7 @@ class Compiled {
       throw error;
     }
     this.#workspace = this.#start + end;
-    this.#places = {};
+    this.#places = { ...this.#kept };
     for (const name in places) this.#places[name] = this.#start + places[name];
     this.sizes = sizes;
     this.#write(this.sizes, this.#places, this.#bytes);
@@ -175,7 +191,7 @@ class Compiled {
     const outputs = {};
     for (const tensor of this.#table.outputs) {
       const view = this.outputs[tensor.name];
-      outputs[tensor.name] = shaped(view.slice(), view.shape);
+      outputs[tensor.name] = tensor.sameAs in this.#kept ? view : shaped(view.slice(), view.shape);
     }
     return outputs;
   }

@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -173,10 +174,24 @@ def compile_(options: Namespace) -> int:
 
 def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
-    executable = _executable(options)
+    is_language_model = options.file.endswith(".gguf") or os.path.isdir(options.file)
+    others = ("target", "pipeline", "sizes", "imported")
+    names = others if is_language_model else ("quantize", "context", "cache_dtype", "page")
+    if given := [name for name in names if getattr(options, name)]:
+        option = {"sizes": "dim", "imported": "import"}.get(given[0], given[0].replace("_", "-"))
+        kind = "programs" if is_language_model else "language models"
+        raise UsageError(f"--{option} is for {kind}, which {options.file} is not")
+    if is_language_model:
+        from relaxpy.plugins.cli.language_models import load_model
+
+        of_model = Namespace(**vars(options), model=options.file, threads=None)
+        lm = load_model(of_model, sequences=1)
+        write: Callable[..., tuple[Path, ...]] = partial(lm.export, page=options.page)
+    else:
+        write = _executable(options).export
     try:
         with writing(options.output):
-            files = executable.export(
+            files = write(
                 options.output,
                 target=options.system,
                 name=options.name,

@@ -72,20 +72,25 @@ def add_commands(add: Add) -> None:
 
 def _add_model(command: ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", help="a Hugging Face folder, or a GGUF file")
-    command.add_argument(
-        "--quantize", metavar="NAME", help="weights in few bits, such as q4f32_1 or w4a8f32"
-    )
+    add_model_options(command)
     command.add_argument(
         "--target", metavar="NAME", help="one of `relaxpy targets`, which names the default"
+    )
+    command.add_argument(
+        "--threads", type=_threads, metavar="N", help="the threads of kernels (default: all)"
+    )
+
+
+def add_model_options(command: ArgumentParser) -> None:
+    """Add the options that decide which program a language model is."""
+    command.add_argument(
+        "--quantize", metavar="NAME", help="weights in few bits, such as q4f32_1 or w4a8f32"
     )
     command.add_argument(
         "--context",
         type=_positive,
         metavar="N",
         help="the most tokens of a prompt and its answer (default: 4096)",
-    )
-    command.add_argument(
-        "--threads", type=_threads, metavar="N", help="the threads of kernels (default: all)"
     )
     command.add_argument(
         "--cache-dtype", metavar="DTYPE", help="of keys and values, such as float16"
@@ -117,7 +122,7 @@ def _add_sampling(command: ArgumentParser, most: str) -> None:
 def generate(options: Namespace) -> int:
     """Print the text that continues a text, as its tokens come."""
     text = _typed(sys.stdin.read) if options.text == "-" else options.text
-    lm = _load(options, sequences=1)
+    lm = load_model(options, sequences=1)
     _print_stream(lm, text, _sampling(options))
     return 0
 
@@ -126,7 +131,7 @@ def chat(options: Namespace) -> int:
     """Read messages and print the answers, until the input ends."""
     from relaxpy.plugins.llm.config import ContextError
 
-    lm = _load(options, sequences=2)  # a turn, and the one before, with which it shares pages
+    lm = load_model(options, sequences=2)  # a turn, and the one before, with which it shares pages
     chosen = _sampling(options)
     first = [] if options.system is None else [{"role": "system", "content": options.system}]
     messages = list(first)
@@ -165,7 +170,7 @@ def serve(options: Namespace) -> int:
     from relaxpy.plugins.llm.server import KEY, require_packages, serve as run
 
     require_packages()  # before the model is loaded, which takes long
-    lm = _load(options, sequences=options.parallel)
+    lm = load_model(options, sequences=options.parallel)
     lm.tokenizer  # noqa: B018  # a server without one has no texts
     if options.host not in {"127.0.0.1", "localhost", "::1"} and not os.environ.get(KEY):
         _note(f"{options.host} may be reached by others: {KEY} is the key that they need")
@@ -187,7 +192,7 @@ def serve(options: Namespace) -> int:
 
 
 @gc_paused
-def _load(options: Namespace, **limits: Any) -> LanguageModel:
+def load_model(options: Namespace, **limits: Any) -> LanguageModel:
     """The model, and what the user should know of it."""
     from relaxpy.exec.runtime.threads import THREADS
 

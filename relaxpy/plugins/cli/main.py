@@ -179,7 +179,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         "export",
         commands.export,
         "write a program as a library for C, without Python, with its header",
-        "OUT decides what: .o, .a, or .so, .dylib and .dll, which a C compiler links.",
+        "OUT decides what: .o, .a, .wasm, or .so, .dylib and .dll, which a C compiler links. FILE"
+        " may be a language model: a Hugging Face folder, or a GGUF file.",
     )
     _add_compiled(command)
     command.add_argument(
@@ -202,6 +203,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         default=[],
         metavar="NAME",
         help="a packed function that is given in C; several are possible",
+    )
+    language_models.add_model_options(command)
+    command.add_argument(
+        "--page", action="store_true", help="write a page that talks to a language model, for .wasm"
     )
     command.add_argument("-o", "--output", required=True, metavar="OUT", help="the library")
 

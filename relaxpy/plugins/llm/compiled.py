@@ -10,10 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.exec.api.compile import compile_made
+from relaxpy.exec.api.compile import compile, compile_made
+from relaxpy.exec.api.executable import Executable
+from relaxpy.exec.machine.fast_paths import SHARED_WEIGHTS
 from relaxpy.exec.runtime.registry import get_global_func, registered
 from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.group_quantization import as_quantization
+from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
@@ -128,6 +132,22 @@ class CompiledDecoder:
     def packed_layers(self) -> int:
         """The number of matrices whose weights are in few bits."""
         return sum(name.endswith(".q_weight") for name in self.values)
+
+    def exportable(self) -> Executable:
+        """The program of `prefill` and `decode` for one sequence of at most `context` tokens.
+
+        It has the weights, and no cache: keys and values are in tensors that a call changes.
+        """
+        from relaxpy.plugins.llm.exported import ExportedDecoder  # which reads a script
+
+        decoder = ExportedDecoder(self._decoder, self.context)
+        module, _ = decoder.export_tvm(decoder.specification())
+        weights = {f"decoder.{name}": rx.const(value) for name, value in self.values.items()}
+        outputs = {"logits": 0, "new_keys": 1, "new_values": 2}
+        for name in ("prefill", "decode"):
+            func = module[name].bind_params(weights)
+            module[name] = func.with_attrs({OUTPUT_TREE: outputs, SHARED_WEIGHTS: True})
+        return compile(module, "native")
 
     @cached_property
     def _states(self) -> tuple[Any, tuple[Any, ...]]:

@@ -130,6 +130,11 @@ class Config:
     unknown: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """Entries of the file that nobody knows, and that do not seem to change the model."""
 
+    @property
+    def cache_rotates(self) -> bool:
+        """True if positions rotate queries and keys in all layers alike, which the cache does."""
+        return self.family != "gpt2" and self.local_theta is None
+
     def factors_within(self, context: int) -> tuple[float, ...]:
         """The factors for texts of at most so many tokens: the keys of a cache have the same."""
         is_short = context <= self.rope_scaling.get(_ORIGINAL, 0)

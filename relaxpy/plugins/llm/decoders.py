@@ -228,7 +228,7 @@ class Decoder(nn.Module):
     def create_cache(self, sequences, tokens, chunk, page, sliding):  # type: ignore[no-untyped-def]
         config = self.config
         kinds: Any = [("mha", "mha_sliding")[slides] for slides in config.sliding]
-        by_cache = config.family != "gpt2" and config.local_theta is None
+        by_cache = config.cache_rotates
         return PagedKVCache.create_generic(
             kinds or "mha",
             sequences,

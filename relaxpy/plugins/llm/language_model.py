@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from numbers import Integral
 from operator import index
+from os import PathLike
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeAlias, overload
@@ -20,6 +22,7 @@ from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
+from relaxpy.plugins.llm.exported_page import page_of
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.structured import FORMS, Form, Forms
@@ -338,6 +341,35 @@ class LanguageModel:
                     raise request.error
                 return
             self.step()
+
+    @user_facing
+    def export(
+        self, path: str | PathLike[str], *, page: bool = False, **options: Any
+    ) -> tuple[Path, ...]:
+        """Write `prefill` and `decode` for one sequence as a library without Python.
+
+        Both append tokens at a position and return the scores of the next one; keys and values are
+        tensors of the caller. The options are those of `Executable.export`, as `weights`. For a
+        `.wasm`, a `page` is written that talks to the model, with its tokenizer.
+
+        Errors:
+            ModelError: the tokenizer or the chat template has parts that a page has not; all of
+                them are those of byte pairs, and write messages in turns.
+            As for `Executable.export`: CompileError names what has no form without Python.
+        """
+        from relaxpy.exec.export.files import write_file
+
+        out = Path(path)
+        if page and out.suffix.lower() != ".wasm":
+            raise ParameterError.of("page", page, "False, as only a .wasm has one")
+        stem = out.stem
+        if page and not re.fullmatch(r"[\w.-]+", stem):
+            raise ParameterError.of("path", str(path), "a name of letters, digits, _, . and -")
+        texts = page_of(self, stem) if page else {}
+        files = self.decoder.exportable().export(path, **options)
+        for end, text in texts.items():
+            write_file(out.with_name(f"{stem}{end}"), text.encode())
+        return (*files, *(out.with_name(f"{stem}{end}") for end in texts))
 
     @user_facing
     def logits(self, prompt: Prompt) -> Any:

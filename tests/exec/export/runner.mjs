@@ -43,7 +43,7 @@ function direct(instance, table, given, sizes, outputs, shift) {
     const view = new DataView(memory.buffer);
     for (const [name, place] of Object.entries(table.inputFields)) {
       if (name === "") continue;
-      if (name in sizes) view.setBigInt64(fields.in + place, BigInt(sizes[name]), true);
+      if (table.sizes.includes(name)) view.setBigInt64(fields.in + place, BigInt(sizes[name]), true);
       else if (name === "workspace_bytes") view.setBigInt64(fields.in + place, BigInt(workspace), true);
       else view.setUint32(fields.in + place, places[name] ?? 0, true);
     }

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from relaxpy.exec.machine.fast_paths import SHARED_WEIGHTS
 from relaxpy.exec.machine.tuning import Shared
 from relaxpy.exec.program.graph.parameters import is_native
 from relaxpy.exec.program.lower.known import OBJECT, Known, kernel_use
@@ -207,7 +208,9 @@ class Outliner:
         result = results[0] if len(results) == 1 else rx.Tuple(tuple(results))
         infos = [self._known(var) for var in results]
         ret = infos[0] if len(results) == 1 else rx.TupleStructInfo(tuple(infos))
-        return rx.Function((*inputs, *scalars), rx.SeqExpr((block,), result), ret), results
+        body = rx.SeqExpr((block,), result)
+        kept = {k: v for k, v in self._func.attrs.items() if k == SHARED_WEIGHTS}
+        return rx.Function((*inputs, *scalars), body, ret, attrs=kept), results
 
 
 def _argument(param: rx.Var) -> rx.Expr:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, cast
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.machine.fast_paths import OUTLINING, PACKED_WEIGHTS, WHOLE_GRAPH
+from relaxpy.exec.machine.fast_paths import OUTLINING, PACKED_WEIGHTS, SHARED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.calls.entry_table import EntryTable
 from relaxpy.exec.native.llvm.llvm_module import Module
@@ -104,7 +104,8 @@ class GraphBackend(NativeBackend):
             RefusedError: it has no native form.
         """
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
-        packings = self.packings if PACKED_WEIGHTS else {}
+        is_packed = PACKED_WEIGHTS and not func.attrs.get(SHARED_WEIGHTS)
+        packings = self.packings if is_packed else {}
         operands = func, context, signatures, packings
         return GraphReader(*operands, runs_once=self.runs_once, externs=self.externs).read()
 

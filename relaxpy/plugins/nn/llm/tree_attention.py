@@ -117,6 +117,69 @@ def attention_of_rows(
     q = te.placeholder((rows, heads, group, d), dtype, "q")
     k, v = (te.placeholder((heads, size, n), dtype, name) for name, n in (("k", d), ("v", dv)))
     seen = te.placeholder((rows * group, size), "bool", "seen")
+    out, lse = _attention_of_rows(q, (k, v), (size, dv), seen, scale, score_cap)
+    func: PrimFunc = create_prim_func([q, k, v, seen, scale, out, lse])
+    strides = {"k": (None, d, 1), "v": (None, pitch or dv, 1), "seen": (None, 1)}
+    return with_strides(func, strides).without_attr("global_symbol")
+
+
+def attention_to_buffers(
+    heads: int,
+    group: int,
+    d: int,
+    dtype: str,
+    sizes: tuple[int, int],
+    scale: float,
+    *,
+    window: int | None = None,
+    score_cap: float = 0.0,
+) -> PrimFunc:
+    """The kernel (queries, keys, values, result, layer, position) of a sequence in buffers.
+
+    The buffers have the keys and values of all layers; their `sizes` are the numbers of layers and
+    of tokens. The first query is that of the token at `position`, whose keys they have. A
+    query sees the tokens up to its own, of a `window` the last ones. Numbers are as of
+    `attention_of_rows`.
+
+    Shapes:
+        queries, result  (rows, heads, group, d)
+        keys, values     (layers, heads, tokens, d)
+    """
+    layers, tokens = sizes
+    rows = tir.SizeVar("rows", "int64")
+    layer, position = (tir.Var(name, "int64") for name in ("layer", "position"))
+    q = te.placeholder((rows, heads, group, d), dtype, "q")
+    k, v = (te.placeholder((layers, heads, tokens, d), dtype, name) for name in "kv")
+
+    def seen(i: Any, s: Any) -> Any:
+        own = position + i // group
+        is_past = ops.compare(tir.LE, s, own)
+        return is_past if window is None else ops.all_of(is_past, s > own - window)
+
+    def of_layer(buffer: Any) -> Callable[..., Any]:
+        return lambda h, s, c: buffer[layer, h, s, c]
+
+    both = of_layer(k), of_layer(v)
+    shape, factor = (position + rows, d), ops.const(scale, "float32")
+    out, _ = _attention_of_rows(q, both, shape, seen, factor, score_cap)
+    return kernel_of([q, k, v, out, layer, position])
+
+
+def _attention_of_rows(
+    q: Any,
+    both: tuple[Callable[..., Any], Callable[..., Any]],
+    sizes: tuple[Any, int],
+    seen: Callable[..., Any],
+    scale: Any,
+    score_cap: float,
+) -> tuple[te.Tensor, te.Tensor]:
+    """The result and log2 of the sums of `attention_of_rows`.
+
+    `both` are the keys and values by head, token and element; `sizes` the number of tokens, and
+    that of the elements of values.
+    """
+    rows, heads, group, d = q.shape
+    (key, value), (size, dv) = both, sizes
     e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
     scaled = te.compute(
         (heads, rows * group, d),
@@ -125,7 +188,7 @@ def attention_of_rows(
     )
     products = te.compute(
         (heads, rows * group, size),
-        lambda h, i, s: reduce.sum(scaled[h, i, e] * _float32(k[h, s, e]), e),
+        lambda h, i, s: reduce.sum(scaled[h, i, e] * _float32(key(h, s, e)), e),
         name="products",
     )
     capped = products
@@ -144,18 +207,16 @@ def attention_of_rows(
     weights, logs = _weights(scores)
     mixed = te.compute(
         (heads, rows * group, dv),
-        lambda h, i, c: reduce.sum(weights[h, i, j] * _float32(v[h, j, c]), j),
+        lambda h, i, c: reduce.sum(weights[h, i, j] * _float32(value(h, j, c)), j),
         name="mixed",
     )
     out = te.compute(
         (rows, heads, group, dv),
-        lambda r, h, g, c: mixed[h, r * group + g, c].astype(dtype),
+        lambda r, h, g, c: mixed[h, r * group + g, c].astype(q.dtype),
         name="out",
     )
     lse = te.compute((rows, heads, group), lambda r, h, g: logs(h, r * group + g), name="lse")
-    func: PrimFunc = create_prim_func([q, k, v, seen, scale, out, lse])
-    strides = {"k": (None, d, 1), "v": (None, pitch or dv, 1), "seen": (None, 1)}
-    return with_strides(func, strides).without_attr("global_symbol")
+    return out, lse
 
 
 def _float32(value: Any) -> Any:
