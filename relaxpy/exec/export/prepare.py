@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from relaxpy.ir.core.dtype import INT64
@@ -19,13 +19,15 @@ from relaxpy.support.dataclass import replace
 def prepared(module: IRModule) -> IRModule:
     """The public functions of a module in a form that has no calls of Relax functions.
 
-    The bodies of others are in them; a function that calls itself has a local one that does, which
-    is a loop if it does so last; and shapes that are parameters are written as their sizes.
+    The bodies of others are in them; a function that calls itself, perhaps by way of others, has a
+    local one that does, which is a loop if it does so last; and shapes that are parameters are
+    written as their sizes.
     """
     functions = module.functions_by_name
     graphs = {n: f for n, f in functions.items() if isinstance(f, rx.Function)}
+    graphs |= {n: _merged(n, group, graphs) for group in _groups(graphs) for n in group}
     table = {n: _with_local_calls(n, f) if n in _callees(f) else f for n, f in graphs.items()}
-    mutual = _recursive(table)
+    mutual = {name for group in _groups(table) for name in group}
     result = module.clone()
     for name, func in table.items():
         if "global_symbol" not in func.attrs:
@@ -104,7 +106,18 @@ def _callees(func: rx.Function) -> set[str]:
     return {call.op.name_hint for call in calls if isinstance(call.op, rx.GlobalVar)}
 
 
-def _recursive(graphs: Mapping[str, rx.Function]) -> set[str]:
-    """The names of functions that may call themselves by way of others."""
+def _groups(graphs: Mapping[str, rx.Function]) -> list[Sequence[str]]:
+    """The functions that may call themselves by way of others, with these."""
     reached = {name: _callees(func) & graphs.keys() for name, func in graphs.items()}
-    return {name for group in strongly_connected(reached) if len(group) > 1 for name in group}
+    return [group for group in strongly_connected(reached) if len(group) > 1]
+
+
+def _merged(name: str, group: Sequence[str], graphs: Mapping[str, rx.Function]) -> rx.Function:
+    """A function of a group with the bodies of the others, so that it calls itself alone.
+
+    The function as it is if the others call themselves without it.
+    """
+    others = {n: graphs[n] for n in group if n != name}
+    if _groups(others) or any(n in _callees(func) for n, func in others.items()):
+        return graphs[name]
+    return inline_functions(graphs[name], dict[rx.GlobalVar | str, rx.Function](others))

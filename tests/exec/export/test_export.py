@@ -152,6 +152,36 @@ def main(x: R.Tensor(("n",), "float32")):
 @R.function(private=True)
 def twice(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
     return R.add(x, x)
+--- parameters as results of branches
+def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        a = (x, R.exp(y), x)
+    else:
+        b = R.sin(x)
+        a = (b, y, b)
+    return a
+--- functions that call each other
+def main(
+    x: R.Tensor(("n", 4), "float32"), i: R.Tensor((), "int64")
+) -> R.Tensor(("n", 4), "float32"):
+    n = T.int64()
+    done = R.less_equal(i, R.const(0, "int64"))
+    if done:
+        y = x
+    else:
+        y: R.Tensor((n, 4), "float32") = Program.other(R.exp(x), R.subtract(i, R.const(1, "int64")))
+    return y
+@R.function
+def other(
+    x: R.Tensor(("m", 4), "float32"), i: R.Tensor((), "int64")
+) -> R.Tensor(("m", 4), "float32"):
+    m = T.int64()
+    done = R.less(i, R.const(1, "int64"))
+    if done:
+        y = R.negative(x)
+    else:
+        y: R.Tensor((m, 4), "float32") = Program.main(R.sin(x), R.subtract(i, R.const(1, "int64")))
+    return y
 --- gathered rows
 def main(x: R.Tensor(("n", 5), "float32"), i: R.Tensor(("k",), "int64")):
     return R.take(x, i, axis=0, mode="clip")
