@@ -44,9 +44,9 @@ class FunctionEmitter:
         self.module, self.function, self.graph = module, function, graph
         self.kernels, self.shared = kernels, shared
 
-    def emit(self, prefix: str, header: bytes) -> None:
-        """Emit the functions; weights of the caller have to begin with the `header`."""
-        self._emit_main(prefix, header)
+    def emit(self, prefix: str, header: bytes, size: int) -> None:
+        """Emit the functions; weights of the caller have `size` bytes, and begin with `header`."""
+        self._emit_main(prefix, header, size)
         self._emit_workspace()
         self._emit_result_sizes()
 
@@ -117,7 +117,7 @@ class FunctionEmitter:
 
         f.ret(f.branch(self._sizes_hold(frame), store, lambda: [f.const(I32, SIZES)])[0])
 
-    def _emit_main(self, prefix: str, header: bytes) -> None:
+    def _emit_main(self, prefix: str, header: bytes, size: int) -> None:
         f = self._begin("", ["inputs", "outputs", "workspace"], I32)
         places = self._inputs(f)
         places |= _places(f, f.params[1], [*self.function.output_fields()])
@@ -132,6 +132,8 @@ class FunctionEmitter:
             (lambda: self._addresses_hold(frame, places), ADDRESSES),
         ]
         if self.function.takes_weights:
+            given = f.load(I64, places["weights_bytes"], 8)
+            tests.append((partial(_is_enough, f, given, f.const(I64, size)), OTHER_WEIGHTS))
             tests.append((partial(_begins_with, f, places["weights"], header), OTHER_WEIGHTS))
 
         def tested(number: int = 0) -> list[Value]:
@@ -150,11 +152,9 @@ class FunctionEmitter:
         """True if the workspace is there, and as large as needed if the caller passes its size."""
         f, needed = frame.function, frame.index(self.function.workspace)
         given = f.load(I64, places["workspace_bytes"], 8)
-        is_unknown = f.compare("eq", given, 0)
-        is_enough = f.arithmetic("or", is_unknown, f.compare("sge", given, needed))
         is_there = f.new(BOOL, f"icmp ne {f.params[2]}, null")
         is_there = f.arithmetic("or", is_there, f.compare("slt", needed, LINE_BYTES))
-        return f.arithmetic("and", is_enough, is_there)
+        return f.arithmetic("and", _is_enough(f, given, needed), is_there)
 
     def _addresses_hold(self, frame: Values, places: Mapping[str, Value]) -> Value:
         """True if all tensors are aligned to their elements, and there unless they are empty."""
@@ -223,6 +223,11 @@ def _places(f: Function, struct: Value, fields: Sequence[Field]) -> dict[str, Va
         field.name: f.new(POINTER, f"getelementptr {text}, {struct}, i32 0, i32 {number}")
         for number, field in enumerate(fields)
     }
+
+
+def _is_enough(f: Function, given: Value, needed: Value) -> Value:
+    """True if a number of bytes is 0, which is not known, or at least as large as needed."""
+    return f.arithmetic("or", f.compare("eq", given, 0), f.compare("sge", given, needed))
 
 
 def _begins_with(f: Function, place: Value, header: bytes) -> Value:

@@ -102,7 +102,7 @@ def sizes_of(program: ExportedProgram, case: Case) -> dict[str, int]:
     """The sizes of a function by the shapes of arguments, with those that are given."""
     [function] = [f for f in program.functions if f.name == case.function]
     names = {id(var): name for name, var in function.sizes.items()}
-    found = dict(case.sizes)
+    found = {name: size for name, size in case.sizes.items() if name in function.sizes}
     for tensor, array in zip(function.inputs, case.arguments, strict=True):
         for size, extent in zip(tensor.shape, array.shape, strict=True):
             if id(size) in names:

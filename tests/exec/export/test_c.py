@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +191,8 @@ def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_
         assert status(weights=0) == -5
         assert status(weights=library.weights.ctypes.data + 8) == -5
         assert status(weights=other.ctypes.data) == -5
+        for size in (len(other) - 1, 64, -1):
+            assert status(weights_bytes=size) == -5
     assert (out == 7).all()
     assert status(workspace_bytes=needed) == 0
     assert status(n=0, x=0, result=0, workspace_bytes=needed) == 0
@@ -286,6 +290,51 @@ def test_functions_with_the_names_of_others_are_told_apart(tmp_path: Path) -> No
     for n, name in enumerate(names):
         assert_same(library[name](np.zeros(3, "float32")), np.full(3, n, "float32"))
     header = executable.export(tmp_path / "model.o", pool=True)[2]
+    (tmp_path / "main.c").write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
+    run("cc", "-std=c11", *WARNINGS, "-fsyntax-only", "main.c", folder=tmp_path)
+
+
+NAMES = re.findall(
+    r"\w+",
+    "and_eq char16_t consteval co_await decltype linux unix int8_t uint8_t int64_t NULL errno near"
+    " function this constructor threads weights_bytes failed_size new null struct",
+)
+"""Names that mean something else in C, C++, JavaScript or the header."""
+
+
+def named(names: Sequence[str]) -> relaxpy.Executable:
+    """A program whose parameters and size have names, and which returns the sum of all elements."""
+    size = relaxpy.tir.Var(names[-1], "int64")
+    params = [relax.Var(n, relax.TensorStructInfo((size,), "float32")) for n in names]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        total = reduce(lambda a, b: builder.emit(relax.op.add(a, b)), params)
+        builder.emit_func_output(builder.emit(relax.op.sum(total)))
+    return relaxpy.compile(builder.finalize(), "native")
+
+
+@pytest.mark.parametrize("standard", ["c11", "gnu17", "c++17", "c++20"])
+def test_names_that_mean_something_else(standard: str, tmp_path: Path) -> None:
+    executable = named(NAMES)
+    header = executable.export(tmp_path / "model.o", pool=True)[2]
+    source = tmp_path / ("main.cc" if "++" in standard else "main.c")
+    source.write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
+    compiler = "g++" if "++" in standard else "cc"
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    run(compiler, f"-std={standard}", *WARNINGS, "-fsyntax-only", source.name, folder=tmp_path)
+
+
+def test_macros_have_names_of_their_own(tmp_path: Path) -> None:
+    """Those are in capitals: of two functions, of the header, and of the workspaces."""
+    names = ["step", "Step", "STEP_2", "H", "STEP_WORKSPACE"]
+    text = "".join(
+        f"    @R.function\n    def {name}(x: R.Tensor(({500 * n + 9},), 'float32')):\n"
+        f"        return R.exp(R.sum(R.sin(x)))\n"
+        for n, name in enumerate(names)
+    )
+    executable = relaxpy.compile(from_source(f"{HEAD}@I.ir_module\nclass Program:\n{text}"))
+    header = executable.export(tmp_path / "MODEL.o", pool=True)[2]
     (tmp_path / "main.c").write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
     run("cc", "-std=c11", *WARNINGS, "-fsyntax-only", "main.c", folder=tmp_path)
 
@@ -533,6 +582,9 @@ def test_misuse_of_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("model.o", {"target": "linux-m68k"}, "no system"),
         ("model.o", {"name": "a-b"}, "identifier"),
         ("model.o", {"target": 3}, "Native"),
+        ("model.o", {"weights": tmp_path / "model.o"}, "not in a file that ends in .o"),
+        ("model.o", {"weights": tmp_path / "model.h"}, "not in a file that ends in .h"),
+        ("model.wasm", {"weights": tmp_path / "model.js"}, "not in a file that ends in .js"),
     ):
         with pytest.raises(MisuseError, match=message):
             executable.export(tmp_path / path, **options)
@@ -541,6 +593,17 @@ def test_misuse_of_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(CompileError, match="ziglang"):
         executable.export(tmp_path / "model.so")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_all_files_are_written_or_none(tmp_path: Path) -> None:
+    executable, folder = network(), tmp_path / "model.h"
+    with pytest.raises(FileNotFoundError, match="missing'"):
+        executable.export(tmp_path / "model.o", weights=tmp_path / "missing" / "weights")
+    assert [*tmp_path.iterdir()] == []
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError, match=r"model\.h'"):
+        executable.export(tmp_path / "model.o", weights=tmp_path / "model.weights")
+    assert [*tmp_path.iterdir()] == [folder]
 
 
 @pytest.mark.parametrize("suffix", [".o", ".a"])

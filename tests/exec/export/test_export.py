@@ -1,5 +1,6 @@
 """Exported programs compute the bits of native code, within the memory that callers give them."""
 
+import ctypes
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.runtime.scalar import ScalarEvaluator
 from relaxpy.exec.runtime.values import Value
+from relaxpy.ir.arith.algebra.affine import IndexPoly
+from relaxpy.ir.core.traverse import walk
 from relaxpy.script import from_source
 from tests.exec.export.library import Library, StatusError, serial_threads
 from tests.exec.native import same_bits
@@ -274,6 +278,32 @@ def test_loops(name: str, tmp_path: Path) -> None:
     for values in loops.ARGUMENTS.get(name, usual):
         expected = executable["main"](*map(np.array, values))
         assert_same(call(*map(np.array, values)), expected)
+
+
+#: Programs whose kernels have no memory of their own.
+PLANNED = (
+    "sizes that are computed",
+    "a branch",
+    "a call of another function",
+    "local functions that are called twice",
+    "an asserted condition",
+)
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_the_workspace_is_that_of_the_executable(name: str, tmp_path: Path) -> None:
+    """Up to the alignment of a few tensors."""
+    executable = relaxpy.compile(program(name), "native")
+    call, use = library(executable, tmp_path)["main"], executable.memory().workspace
+    for sizes in (SIZES, {"n": 3000, "m": 100}, {"n": 100, "m": 3000}):
+        given, _ = call.prepared(flat(tuple(arguments(program(name), sizes))))
+        assert call.workspace(ctypes.byref(given)) - value_of(use, sizes) in range(64 * 6)
+
+
+def value_of(size: IndexPoly, sizes: dict[str, int]) -> int:
+    expr = size.expr()
+    known = {var: sizes[var.name] for var in walk(expr) if isinstance(var, relaxpy.tir.Var)}
+    return int(ScalarEvaluator(known).value(expr))
 
 
 CACHE = """
