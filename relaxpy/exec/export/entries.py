@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
+from typing import Final
 
 from relaxpy.exec.export.table import (
     HEADER_BYTES,
@@ -24,6 +25,7 @@ from relaxpy.exec.program.graph.emit_region import Exported, RegionEmitter, conj
 from relaxpy.exec.program.graph.program import Graph, KernelCall
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import IntImm
 
 CPU, SIZES, WORKSPACE, ADDRESSES, OTHER_WEIGHTS = MISUSE
@@ -77,7 +79,7 @@ class FunctionEmitter:
         return Values(f, {}, variables, (), frozenset(variables))
 
     def _sizes_hold(self, frame: Values) -> Value:
-        """True if the sizes that the caller passes, and those of all tensors, are possible."""
+        """True if the sizes that the caller passes are possible, and those of all memory."""
         f, limit = frame.function, self.function.limit
         conditions = [
             f.compare("ult", frame.variables[var] + (limit - 1), 2 * limit - 1)
@@ -87,6 +89,9 @@ class FunctionEmitter:
         conditions.append(f.compare("ult", count - 1, _MOST_THREADS))
         tensors = [*self.graph.tensors.values(), *self.graph.region.new_tensors()]
         conditions += possible(frame, tensors)
+        if not isinstance(self.function.workspace, IntImm):
+            needed = _approximate(frame, self.function.workspace)
+            conditions.append(f.compare("olt", needed, f.module.platform.most_bytes))
         found = conjunction(conditions)
         assert found is not None
         return found
@@ -208,6 +213,21 @@ class FunctionEmitter:
         for name, word in (("failed_index", INDEX), ("failed_size", SIZE)):
             f.store(f.load(I64, context_word(f, word), 8), places[name], 8)
         return status
+
+
+_FLOATS: Final = {tir.Add: "add", tir.Sub: "sub", tir.Mul: "mul", tir.FloorDiv: "div"}
+_ORDERS: Final = {tir.Max: "ogt", tir.Min: "olt"}
+
+
+def _approximate(frame: Values, size: tir.PrimExpr) -> Value:
+    """A size as a float, which does not overflow."""
+    f = frame.function
+    if isinstance(size, (*_FLOATS, *_ORDERS)):
+        a, b = _approximate(frame, size.a), _approximate(frame, size.b)
+        if type(size) in _FLOATS:
+            return f.arithmetic(_FLOATS[type(size)], a, b)
+        return f.select(f.compare(_ORDERS[type(size)], a, b), a, b)
+    return f.cast("sitofp", frame.index(size), "double")
 
 
 def _pointer_bytes(f: Function) -> int:

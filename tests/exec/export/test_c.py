@@ -202,6 +202,44 @@ def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_
     assert library.text(12345) == library.text(-12345) == "an unknown status"
 
 
+MOST = exporting_machine().platform.most_bytes
+CUBE = """
+@I.ir_module
+class Program:
+    @T.prim_func(private=True)
+    def cube(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        C = T.alloc_buffer((n, n, n), "float32")
+        for i, j, k in T.grid(n, n, n):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                C[vi, vj, vk] = A[vi] + A[vj] * A[vk]
+        for i in range(n):
+            with T.block("B"):
+                v = T.axis.spatial(n, i)
+                B[v] = C[v, n - 1 - v, 0]
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        return R.call_tir(Program.cube, (x,), R.Tensor((n,), "float32"))
+"""
+
+
+def test_a_workspace_is_never_a_number_that_overflowed(tmp_path: Path) -> None:
+    """The memory of the kernel has n * n * n elements: for 2**22 rows 2**68 bytes."""
+    library = Library(relaxpy.compile(from_source(HEAD + CUBE), "native"), tmp_path)
+    call = library["main"]
+    given = call.inputs()
+    for size in (1, 17, 1000, 1 << 17, 1 << 21, 1 << 22, (1 << 22) + 1, 3 << 20, (1 << 31) - 1):
+        given.n = size
+        found, needed = call.workspace(ctypes.byref(given)), 4 * size**3
+        assert found == -2 if needed >= MOST else needed <= found <= needed + 128
+    x = np.arange(5, dtype="float32")
+    assert_same(call(x), x + x[::-1] * x[0])
+
+
 def test_code_for_other_cpus_of_this_kind(tmp_path: Path) -> None:
     """Code of each level has the same bits where the CPU has it, and elsewhere a status."""
     executable, own = network(), exporting_machine()
