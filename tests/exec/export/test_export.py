@@ -192,6 +192,11 @@ def main(x: R.Tensor(("n", 5), "float32"), i: R.Tensor(("k",), "int64")):
 --- sorted rows
 def main(x: R.Tensor(("n", 7), "float32")):
     return R.sort(x, axis=1)
+--- sorted rows of unknown length
+def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((300,), "int8")):
+    a = R.argsort(x, axis=1, descending=True, dtype="int64")
+    b = R.sort(R.negative(x), axis=0)
+    return (a, b, R.topk(x, k=6, axis=1), R.topk(y, k=0, axis=0, largest=False))
 --- powers
 def main(x: R.Tensor(("n", 7), "float32")):
     return R.power(R.abs(x), R.const(1.7, "float32"))
