@@ -215,18 +215,24 @@ class FunctionEmitter:
         return status
 
 
-_FLOATS: Final = {tir.Add: "add", tir.Sub: "sub", tir.Mul: "mul", tir.FloorDiv: "div"}
-_ORDERS: Final = {tir.Max: "ogt", tir.Min: "olt"}
+_FLOATS: Final[Mapping[type[tir.PrimExpr], str]] = {
+    tir.Add: "add",
+    tir.Sub: "sub",
+    tir.Mul: "mul",
+    tir.FloorDiv: "div",
+}
+_ORDERS: Final[Mapping[type[tir.PrimExpr], str]] = {tir.Max: "ogt", tir.Min: "olt"}
 
 
 def _approximate(frame: Values, size: tir.PrimExpr) -> Value:
     """A size as a float, which does not overflow."""
     f = frame.function
-    if isinstance(size, (*_FLOATS, *_ORDERS)):
+    kind = type(size)
+    if isinstance(size, tir.BinaryOpExpr) and (kind in _FLOATS or kind in _ORDERS):
         a, b = _approximate(frame, size.a), _approximate(frame, size.b)
-        if type(size) in _FLOATS:
-            return f.arithmetic(_FLOATS[type(size)], a, b)
-        return f.select(f.compare(_ORDERS[type(size)], a, b), a, b)
+        if kind in _FLOATS:
+            return f.arithmetic(_FLOATS[kind], a, b)
+        return f.select(f.compare(_ORDERS[kind], a, b), a, b)
     return f.cast("sitofp", frame.index(size), "double")
 
 

@@ -122,7 +122,8 @@ def _merged(name: str, group: Sequence[str], graphs: Mapping[str, rx.Function]) 
 
     The function as it is if the others call themselves without it.
     """
-    others = {n: graphs[n] for n in group if n != name}
-    if _groups(others) or any(n in _callees(func) for n, func in others.items()):
+    others: dict[rx.GlobalVar | str, rx.Function] = {n: graphs[n] for n in group if n != name}
+    rest = {n: graphs[n] for n in group if n != name}
+    if _groups(rest) or any(n in _callees(func) for n, func in rest.items()):
         return graphs[name]
-    return inline_functions(graphs[name], dict[rx.GlobalVar | str, rx.Function](others))
+    return inline_functions(graphs[name], others)

@@ -171,7 +171,7 @@ class GraphReader:
         return Region(self._steps, results)
 
     def _check_passed(self, results: Sequence[Tensor]) -> None:
-        """Refuse results that callers of Python may have as another one, too."""
+        """Refuse results that may be one tensor for a caller in Python."""
         if not self._runs_once and any(tensor.memory in self._passed for tensor in results):
             raise RefusedError("results may be the same tensor")
 
@@ -515,8 +515,8 @@ class GraphReader:
         if tail.condition is None:
             found = [*leaves(tail.value)]
             self._check_distinct(found, "a loop")
-            pairs = zip(found, results, strict=True)
-            given = [(value, target) for value, target in pairs if target.memory not in in_place]
+            ends = zip(found, results, strict=True)
+            given = [(value, target) for value, target in ends if target.memory not in in_place]
             self._check_passed([v for v, _ in given])
             return Region(tail.steps, [v for v, _ in given]), [target for _, target in given]
         ways = [self._tail_region(way, following, results, in_place) for way in tail.ways]
@@ -585,7 +585,7 @@ class GraphReader:
         if any(m.origin == "parameter" for m in others):
             raise RefusedError("a kernel writes a parameter")
         if any(tensor.memory in others for tensor in operands):
-            raise RefusedError("a kernel writes another operand, too")
+            raise RefusedError("a kernel writes two operands that may be one")
         self._stale |= others
         self._written.add(memory)
         if memory.origin == "new" or self._runs_once:
