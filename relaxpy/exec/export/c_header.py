@@ -22,9 +22,9 @@ def header_of(program: ExportedProgram) -> str:
         "",
         "A call allocates nothing, and changes nothing but results, the workspace and the inputs"
         " that are said to be written. Calls may run at the same time if these differ. Tensors are"
-        " contiguous, in row-major order, and aligned to their elements; results overlap no other"
-        " tensor. A workspace has any alignment. After an error, results are undefined, and inputs"
-        " that are written may be changed in part.",
+        " contiguous, in row-major order, and aligned to their elements; a bool is 0 or 1; results"
+        " overlap no other tensor. A workspace has any alignment. After an error, results are"
+        " undefined, and inputs that are written may be changed in part.",
     ]
     if program.constants:
         about += ["", f"The weights ({program.weights_bytes} bytes) are {inside}."]
@@ -92,6 +92,8 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
             yield f"    {const}{c_type(tensor.dtype)} *{field.name}; /* {_about(tensor)}{note} */"
         elif field.name == "weights":
             yield f"    const void *weights; /* {name}.weights, at a multiple of 64 bytes */"
+        elif field.name == "weights_bytes":
+            yield "    int64_t weights_bytes; /* of the weights, checked if not 0 */"
         elif field.name == "threads":
             yield f"    const {name}_threads *threads; /* null: the caller runs all tasks */"
         elif field.name == "workspace_bytes":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
+from typing import Final
 
 from relaxpy.exec.export.table import (
     HEADER_BYTES,
@@ -24,6 +25,7 @@ from relaxpy.exec.program.graph.emit_region import Exported, RegionEmitter, conj
 from relaxpy.exec.program.graph.program import Graph, KernelCall
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import IntImm
 
 CPU, SIZES, WORKSPACE, ADDRESSES, OTHER_WEIGHTS = MISUSE
@@ -44,9 +46,9 @@ class FunctionEmitter:
         self.module, self.function, self.graph = module, function, graph
         self.kernels, self.shared = kernels, shared
 
-    def emit(self, prefix: str, header: bytes) -> None:
-        """Emit the functions; weights of the caller have to begin with the `header`."""
-        self._emit_main(prefix, header)
+    def emit(self, prefix: str, header: bytes, size: int) -> None:
+        """Emit the functions; weights of the caller have `size` bytes, and begin with `header`."""
+        self._emit_main(prefix, header, size)
         self._emit_workspace()
         self._emit_result_sizes()
 
@@ -77,7 +79,7 @@ class FunctionEmitter:
         return Values(f, {}, variables, (), frozenset(variables))
 
     def _sizes_hold(self, frame: Values) -> Value:
-        """True if the sizes that the caller passes, and those of all tensors, are possible."""
+        """True if the sizes that the caller passes are possible, and those of all memory."""
         f, limit = frame.function, self.function.limit
         conditions = [
             f.compare("ult", frame.variables[var] + (limit - 1), 2 * limit - 1)
@@ -87,6 +89,9 @@ class FunctionEmitter:
         conditions.append(f.compare("ult", count - 1, _MOST_THREADS))
         tensors = [*self.graph.tensors.values(), *self.graph.region.new_tensors()]
         conditions += possible(frame, tensors)
+        if not isinstance(self.function.workspace, IntImm):
+            needed = _approximate(frame, self.function.workspace)
+            conditions.append(f.compare("olt", needed, f.module.platform.most_bytes))
         found = conjunction(conditions)
         assert found is not None
         return found
@@ -117,7 +122,7 @@ class FunctionEmitter:
 
         f.ret(f.branch(self._sizes_hold(frame), store, lambda: [f.const(I32, SIZES)])[0])
 
-    def _emit_main(self, prefix: str, header: bytes) -> None:
+    def _emit_main(self, prefix: str, header: bytes, size: int) -> None:
         f = self._begin("", ["inputs", "outputs", "workspace"], I32)
         places = self._inputs(f)
         places |= _places(f, f.params[1], [*self.function.output_fields()])
@@ -132,6 +137,8 @@ class FunctionEmitter:
             (lambda: self._addresses_hold(frame, places), ADDRESSES),
         ]
         if self.function.takes_weights:
+            given = f.load(I64, places["weights_bytes"], 8)
+            tests.append((partial(_is_enough, f, given, f.const(I64, size)), OTHER_WEIGHTS))
             tests.append((partial(_begins_with, f, places["weights"], header), OTHER_WEIGHTS))
 
         def tested(number: int = 0) -> list[Value]:
@@ -150,11 +157,9 @@ class FunctionEmitter:
         """True if the workspace is there, and as large as needed if the caller passes its size."""
         f, needed = frame.function, frame.index(self.function.workspace)
         given = f.load(I64, places["workspace_bytes"], 8)
-        is_unknown = f.compare("eq", given, 0)
-        is_enough = f.arithmetic("or", is_unknown, f.compare("sge", given, needed))
         is_there = f.new(BOOL, f"icmp ne {f.params[2]}, null")
         is_there = f.arithmetic("or", is_there, f.compare("slt", needed, LINE_BYTES))
-        return f.arithmetic("and", is_enough, is_there)
+        return f.arithmetic("and", _is_enough(f, given, needed), is_there)
 
     def _addresses_hold(self, frame: Values, places: Mapping[str, Value]) -> Value:
         """True if all tensors are aligned to their elements, and there unless they are empty."""
@@ -210,6 +215,27 @@ class FunctionEmitter:
         return status
 
 
+_FLOATS: Final[Mapping[type[tir.PrimExpr], str]] = {
+    tir.Add: "add",
+    tir.Sub: "sub",
+    tir.Mul: "mul",
+    tir.FloorDiv: "div",
+}
+_ORDERS: Final[Mapping[type[tir.PrimExpr], str]] = {tir.Max: "ogt", tir.Min: "olt"}
+
+
+def _approximate(frame: Values, size: tir.PrimExpr) -> Value:
+    """A size as a float, which does not overflow."""
+    f = frame.function
+    kind = type(size)
+    if isinstance(size, tir.BinaryOpExpr) and (kind in _FLOATS or kind in _ORDERS):
+        a, b = _approximate(frame, size.a), _approximate(frame, size.b)
+        if kind in _FLOATS:
+            return f.arithmetic(_FLOATS[kind], a, b)
+        return f.select(f.compare(_ORDERS[kind], a, b), a, b)
+    return f.cast("sitofp", frame.index(size), "double")
+
+
 def _pointer_bytes(f: Function) -> int:
     return 4 if f.module.triple.startswith("wasm32") else 8
 
@@ -223,6 +249,11 @@ def _places(f: Function, struct: Value, fields: Sequence[Field]) -> dict[str, Va
         field.name: f.new(POINTER, f"getelementptr {text}, {struct}, i32 0, i32 {number}")
         for number, field in enumerate(fields)
     }
+
+
+def _is_enough(f: Function, given: Value, needed: Value) -> Value:
+    """True if a number of bytes is 0, which is not known, or at least as large as needed."""
+    return f.arithmetic("or", f.compare("eq", given, 0), f.compare("sge", given, needed))
 
 
 def _begins_with(f: Function, place: Value, header: bytes) -> Value:

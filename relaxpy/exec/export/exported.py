@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -261,7 +261,7 @@ class _Exporter:
             for constant in graph.constants:
                 self._position(constant)
         machine, header = current(), self._header()
-        module, taken = self.backend.module, set(shared_names(self.name))
+        module, taken = self.backend.module, {*map(str.lower, shared_names(self.name))}
         emit_cpu(module, self.name, machine)
         functions = [
             self._function(name, signature, taken, header)
@@ -298,7 +298,8 @@ class _Exporter:
         self, name: str, signature: Signature, taken: set[str], header: bytes
     ) -> ExportedFunction:
         graph = self._graph = self.backend.read_functions[name]
-        symbol = unique(f"{self.name}_{identifier(name)}", taken, SUFFIXES)
+        # Names differ in more than case, as those of macros are in capitals.
+        symbol = unique(f"{self.name}_{identifier(name)}", taken, SUFFIXES, str.lower)
         fields = set(_RESERVED_FIELDS)
         sizes = {unique(identifier(var.name), fields): var for var in graph.variables}
         labels = [*_labels(signature)]
@@ -321,7 +322,7 @@ class _Exporter:
             bool(graph.constants) and not self.weights_inside,
         )
         emitter = FunctionEmitter(self.backend.module, function, graph, self.backend.kernels, self)
-        emitter.emit(self.name, header)
+        emitter.emit(self.name, header, self._end)
         return function
 
     def workspace(self, region: Region) -> IndexPoly:
@@ -425,17 +426,28 @@ def _largest(a: IndexPoly, b: IndexPoly) -> IndexPoly:
 
 # ---- names
 
-_KEYWORDS: Final = re.findall(
+_WORDS: Final = re.findall(
     r"\w+",
-    "auto break case char const continue default do double else enum extern float for goto if"
-    " inline int long register restrict return short signed sizeof static struct switch typedef"
-    " union unsigned void volatile while bool class new delete template this private public"
-    " protected virtual operator namespace using true false try catch throw friend explicit export"
-    " mutable typename and or not xor asm",
+    # the keywords of C and C++, the types of the header, and macros of compilers and systems
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t"
+    " char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr"
+    " constinit continue decltype default delete do double dynamic_cast else enum explicit export"
+    " extern false float for friend goto if inline int long mutable namespace new noexcept not"
+    " not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires"
+    " restrict return short signed sizeof static static_assert static_cast struct switch template"
+    " this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned"
+    " using virtual void volatile wchar_t while xor xor_eq"
+    " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t"
+    " NULL errno far i386 linux near unix"
+    # the keywords of JavaScript, and what its objects have
+    " arguments await debugger eval finally function implements import in instanceof interface let"
+    " null package super undefined var with yield Math"
+    " constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString"
+    " valueOf",
 )
 _RESERVED_FIELDS: Final = (
-    *("weights", "threads", "workspace_bytes", "failed_index", "failed_size"),
-    *_KEYWORDS,
+    *("weights", "weights_bytes", "threads", "workspace_bytes", "failed_index", "failed_size"),
+    *_WORDS,
 )
 """The names that fields of structs do not have."""
 
@@ -446,13 +458,18 @@ def identifier(text: str) -> str:
     return f"v{found}" if found[0].isdigit() else found
 
 
-def unique(name: str, taken: set[str], suffixes: Sequence[str] = ("",)) -> str:
-    """A name that is not taken with any of the suffixes, and is from here on."""
+def unique(
+    name: str, taken: set[str], suffixes: Sequence[str] = ("",), key: Callable[[str], str] = str
+) -> str:
+    """A name that is not taken with any of the suffixes, and is from here on.
+
+    Names are told apart by their keys.
+    """
     found, count = name, 1
-    while not taken.isdisjoint(found + suffix for suffix in suffixes):
+    while not taken.isdisjoint(key(found + suffix) for suffix in suffixes):
         count += 1
         found = f"{name}_{count}"
-    taken.update(found + suffix for suffix in suffixes)
+    taken.update(key(found + suffix) for suffix in suffixes)
     return found
 
 

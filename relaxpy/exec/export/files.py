@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,20 +18,17 @@ from relaxpy.exec.api.cross import Native
 from relaxpy.exec.export.c_header import header_of
 from relaxpy.exec.export.cpu import exporting_machine
 from relaxpy.exec.export.exported import exported_program, identifier
-from relaxpy.exec.export.object_file import object_of
+from relaxpy.exec.export.object_file import linked_by, object_of
 from relaxpy.exec.export.table import ExportedProgram
 from relaxpy.exec.export.thread_pool import pool_of
 from relaxpy.exec.export.web import WEB_SUFFIX, web_files
 from relaxpy.exec.machine.platforms import LINUX, MACOS, WEB, WINDOWS, Platform
 from relaxpy.exec.machine.process import own_platform
 from relaxpy.exec.store.container import as_path
-from relaxpy.support.progress import stage
 
 if TYPE_CHECKING:
     from relaxpy.exec.api.executable import Executable
 
-MOST_SECONDS: Final = 1800
-"""The longest that a linker takes: that of ziglang first builds a C library for a system."""
 MOST_INSIDE: Final = 1 << 30
 """The most bytes of weights that are put into a library."""
 
@@ -52,8 +49,14 @@ def export(
     if suffix not in (*_FINISHERS, WEB_SUFFIX):
         known = ", ".join((*_FINISHERS, WEB_SUFFIX))
         raise MisuseError(f"the suffix {out.suffix!r} is not one of libraries: {known}", about=path)
-    if not out.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(out.parent))
+    beside = None if weights is None else Path(as_path(weights))
+    if beside is not None and beside.suffix.lower() in _OTHERS:
+        raise MisuseError(
+            f"the weights are not in a file that ends in {beside.suffix}", about=weights
+        )
+    for file in filter(None, (out, beside)):
+        if not file.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.parent))
     native = Native.of_text(target) if isinstance(target, str) else target
     if native is not None and not isinstance(native, Native):
         raise MisuseError(
@@ -64,13 +67,12 @@ def export(
     prefix = identifier(name if name is not None else out.name.partition(".")[0])
     if name is not None and prefix != name:
         raise MisuseError(f"the name is an identifier of C, found {name!r:.60}", about=name)
-    module, beside = executable.program.module, None if weights is None else Path(as_path(weights))
+    module = executable.program.module
     if suffix == WEB_SUFFIX:
         if pool or extern:
             raise MisuseError("programs for WebAssembly have neither threads nor functions of C")
         files = web_files(module, out, machine, prefix, beside)
-        for file, content in files.items():
-            write_file(file, content)
+        write_files(files)
         return tuple(files)
     machine = machine or exporting_machine()
     if machine.platform.system is WEB:
@@ -93,8 +95,7 @@ def export(
     files[out.with_name(f"{prefix}.h")] = header_of(program).encode()
     if pool:
         files[out.with_name(f"{prefix}_pool.h")] = pool_of(prefix).encode()
-    for file, content in files.items():
-        write_file(file, content)
+    write_files(files)
     return tuple(files)
 
 
@@ -103,17 +104,35 @@ def finished(program: ExportedProgram, out: Path) -> bytes:
     return _FINISHERS[out.suffix.lower()](program, out)
 
 
-def write_file(file: Path, content: bytes) -> None:
-    """Write a file, which is complete when it has its name."""
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write files, which are complete when they have their names; or none, if one is not written.
+
+    Errors:
+        OSError: a file cannot be written.
+    """
+    with ExitStack() as stack:
+        temporaries = [stack.enter_context(_temporary(f, content)) for f, content in files.items()]
+        for temporary, file in zip(temporaries, files, strict=True):
+            os.replace(temporary, file)
+
+
+@contextmanager
+def _temporary(file: Path, content: bytes) -> Iterator[str]:
+    """A file beside another one, which it may replace."""
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+    try:
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(file)) from None
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
         os.chmod(temporary, 0o755 if file.suffix in _SHARED else 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        yield temporary
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def _object(program: ExportedProgram, out: Path) -> bytes:
@@ -178,16 +197,7 @@ def _shared(program: ExportedProgram, out: Path) -> bytes:
             options += [f"-Wl,-soname,{out.name}"]
             options += [] if program.externs else ["-Wl,-z,defs"]
         command = [*linker(platform), *options, "-o", str(result), str(source)]
-        try:
-            with stage("linking"):
-                done = subprocess.run(
-                    command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
-                )
-        except subprocess.TimeoutExpired:
-            raise CompileError(f"{command[0]} links for longer than {MOST_SECONDS} s") from None
-        if done.returncode or not result.exists():
-            raise CompileError(f"{command[0]} cannot link {out.name}: {done.stderr.strip()[:2000]}")
-        return result.read_bytes()
+        return linked_by(command, result)
 
 
 def linker(platform: Platform) -> list[str]:
@@ -221,3 +231,5 @@ _FINISHERS: Final[Mapping[str, Callable[[ExportedProgram, Path], bytes]]] = {
     **dict.fromkeys(_SHARED, _shared),
 }
 """How a program is finished, by the suffix of the file."""
+_OTHERS: Final = (*_FINISHERS, WEB_SUFFIX, ".h", ".js", ".ts")
+"""The suffixes of the files that are written besides the weights."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from relaxpy import __version__
 from relaxpy.errors import CompileError
+from relaxpy.exec.export.c_header import safe
 from relaxpy.exec.export.table import ExportedFunction, ExportedProgram, ExportedTensor, Field
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.short_text.nodes import ShortText
@@ -66,12 +67,12 @@ def _described(program: ExportedProgram) -> Iterable[str]:
     for function in program.functions:
         given = ", ".join(map(_in_words, function.inputs))
         found = ", ".join(map(_in_words, function.outputs))
-        yield f"{function.name}: ({given}) -> ({found})"
+        yield f"{safe(function.name)}: ({given}) -> ({found})"
 
 
 def _in_words(tensor: ExportedTensor) -> str:
     sizes = ", ".join(ShortText().prim(size, INT64) for size in tensor.shape)
-    return f"{tensor.name}: {tensor.dtype}[{sizes}]"
+    return safe(f"{tensor.name}: {tensor.dtype}[{sizes}]")
 
 
 def _table(function: ExportedFunction) -> Mapping[str, str]:
@@ -172,7 +173,7 @@ def declarations_of(program: ExportedProgram) -> str:
     for function in program.functions:
         title = "".join(part[:1].upper() + part[1:] for part in function.symbol.split("_"))
         sizes = ", ".join(f"{name}: number" for name in function.sizes)
-        lines += [f"/** The inputs of `{function.name}`: arrays, or those with shapes. */"]
+        lines += [f"/** The inputs of `{safe(function.name)}`: arrays, or those with shapes. */"]
         lines += [f"export interface {title}Inputs {{"]
         lines += [
             f"  /** {_in_words(t)} */\n  {t.name}: {_ARRAYS[t.dtype]} | Shaped<{_ARRAYS[t.dtype]}>;"
@@ -180,7 +181,7 @@ def declarations_of(program: ExportedProgram) -> str:
         ]
         lines += [
             "}",
-            f"/** The outputs of `{function.name}`. */",
+            f"/** The outputs of `{safe(function.name)}`. */",
             f"export interface {title}Outputs {{",
         ]
         lines += [

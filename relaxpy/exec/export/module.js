@@ -227,6 +227,7 @@ class Compiled {
     for (const name in table.inputFields) {
       const place = this.#start + table.inputFields[name];
       if (name === "weights") view.setUint32(place, this.#weights, true);
+      else if (name === "weights_bytes") view.setBigInt64(place, BigInt(WEIGHTS_BYTES), true);
       else if (name === "threads") view.setUint32(place, 0, true);
       else if (name === "workspace_bytes") view.setBigInt64(place, BigInt(workspace), true);
       else if (name in sizes) view.setBigInt64(place, BigInt(sizes[name]), true);

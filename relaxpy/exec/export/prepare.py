@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, cast
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.ops.selection import whole_rows
+from relaxpy.ir.passes.legalize import legalized
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
+_SORTS: Final = ("relax.sort", "relax.argsort", "relax.topk")
+"""Operators that NumPy runs elsewhere, if rows are long or of unknown length."""
+
 
 def prepared(module: IRModule) -> IRModule:
     """The public functions of a module in a form that has no calls of Relax functions.
 
-    The bodies of others are in them; a function that calls itself has a local one that does, which
-    is a loop if it does so last; and shapes that are parameters are written as their sizes.
+    The bodies of others are in them; a function that calls itself, perhaps by way of others, has a
+    local one that does, which is a loop if it does so last; and shapes that are parameters are
+    written as their sizes.
     """
     functions = module.functions_by_name
     graphs = {n: f for n, f in functions.items() if isinstance(f, rx.Function)}
+    graphs |= {n: _merged(n, group, graphs) for group in _groups(graphs) for n in group}
     table = {n: _with_local_calls(n, f) if n in _callees(f) else f for n, f in graphs.items()}
-    mutual = _recursive(table)
+    mutual = {name for group in _groups(table) for name in group}
     result = module.clone()
     for name, func in table.items():
         if "global_symbol" not in func.attrs:
@@ -37,7 +44,7 @@ def prepared(module: IRModule) -> IRModule:
         if not others.keys().isdisjoint(_callees(func)):
             func = inline_functions(func, others)
         result[name] = _with_dimensions(_with_sizes(func))
-    return result
+    return legalized(result, lambda op: whole_rows if op.name in _SORTS else None)
 
 
 def _with_dimensions(func: rx.Function) -> rx.Function:
@@ -104,7 +111,19 @@ def _callees(func: rx.Function) -> set[str]:
     return {call.op.name_hint for call in calls if isinstance(call.op, rx.GlobalVar)}
 
 
-def _recursive(graphs: Mapping[str, rx.Function]) -> set[str]:
-    """The names of functions that may call themselves by way of others."""
+def _groups(graphs: Mapping[str, rx.Function]) -> list[Sequence[str]]:
+    """The functions that may call themselves by way of others, with these."""
     reached = {name: _callees(func) & graphs.keys() for name, func in graphs.items()}
-    return {name for group in strongly_connected(reached) if len(group) > 1 for name in group}
+    return [group for group in strongly_connected(reached) if len(group) > 1]
+
+
+def _merged(name: str, group: Sequence[str], graphs: Mapping[str, rx.Function]) -> rx.Function:
+    """A function of a group with the bodies of the others, so that it calls itself alone.
+
+    The function as it is if the others call themselves without it.
+    """
+    others: dict[rx.GlobalVar | str, rx.Function] = {n: graphs[n] for n in group if n != name}
+    rest = {n: graphs[n] for n in group if n != name}
+    if _groups(rest) or any(n in _callees(func) for n, func in rest.items()):
+        return graphs[name]
+    return inline_functions(graphs[name], others)

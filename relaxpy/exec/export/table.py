@@ -25,7 +25,7 @@ MISUSE: Final[Mapping[int, str]] = {
     -2: "a size is negative, or too large",
     -3: "the workspace is null, or smaller than the function for its size says",
     -4: "the address of a tensor is null, or not a multiple of the size of an element",
-    -5: "the weights are null, or those of another program or machine",
+    -5: "the weights are null, too few, or those of another program or machine",
 }
 """The texts of negative statuses: misuse by the caller, found before anything is written."""
 
@@ -100,14 +100,15 @@ class ExportedFunction:
     def input_fields(self) -> Iterator[Field]:
         """The fields of the first struct.
 
-        Addresses of tensors, sizes, the address of the weights if the function takes them, the
-        address of a struct of `THREAD_FIELDS` or null, and the bytes of the workspace, which the
-        function checks unless they are 0.
+        Addresses of tensors, sizes, the address of the weights and their bytes if the function
+        takes them, the address of a struct of `THREAD_FIELDS` or null, and the bytes of the
+        workspace. The function checks the bytes unless they are 0.
         """
         yield from (Field(tensor.name, "pointer") for tensor in self.inputs)
         yield from (Field(name, "int64") for name in self.sizes)
         if self.takes_weights:
             yield Field("weights", "pointer")
+            yield Field("weights_bytes", "int64")
         yield Field("threads", "pointer")
         yield Field("workspace_bytes", "int64")
 
@@ -145,11 +146,11 @@ SUFFIXES: Final = ("", "_workspace", "_result_sizes", "_inputs", "_outputs")
 
 def shared_names(prefix: str) -> list[str]:
     """The names in C that a program has besides those of its functions."""
-    names = ("cpu", "version", "cpu_needed", "error", "threads", "weights", "pool")
+    names = ("cpu", "version", "cpu_needed", "error", "threads", "weights", "pool", "h", "pool_h")
     return [f"{prefix}_{name}" for name in (*names, *(f"pool_{n}" for n in _OF_POOL))]
 
 
-_OF_POOL: Final = ("start", "stop", "run", "work", "for")
+_OF_POOL: Final = ("start", "stop", "run", "work", "for", "most")
 
 
 def raw_bytes(elements: Array) -> memoryview:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,13 +13,12 @@ from typing import Final
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.export.exported import exported_program
 from relaxpy.exec.export.javascript import declarations_of, javascript_of
-from relaxpy.exec.export.object_file import object_of
+from relaxpy.exec.export.object_file import linked_by, object_of
 from relaxpy.exec.export.table import ExportedProgram
 from relaxpy.exec.machine.platforms import PLATFORMS, WASM32, WEB
 from relaxpy.exec.native.machine_code.machine import Machine, machine_of
 from relaxpy.exec.native.machine_code.objects import emitted_object
 from relaxpy.ir.module import IRModule
-from relaxpy.support.progress import stage
 
 WEB_SUFFIX: Final = ".wasm"
 MOST_WEIGHTS: Final = 1 << 30
@@ -116,7 +114,7 @@ def linked(program: ExportedProgram) -> bytes:
         names += [function.symbol, f"{function.symbol}_workspace"]
     command += ["-z", f"stack-size={_STACK}", *(f"--export={name}" for name in names)]
     with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder, f"model{WEB_SUFFIX}")
+        result = Path(folder, f"{program.name}{WEB_SUFFIX}")
         for name, code in (
             ("model.o", object_of(program)),
             ("support.o", emitted_object(_SUPPORT, program.machine)),
@@ -124,11 +122,7 @@ def linked(program: ExportedProgram) -> bytes:
             Path(folder, name).write_bytes(code)
             command.append(str(Path(folder, name)))
         command += ["-o", str(result)]
-        with stage("linking"):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode or not result.exists():
-            raise CompileError(f"wasm-ld cannot link {program.name}: {done.stderr.strip()[:2000]}")
-        return result.read_bytes()
+        return linked_by(command, result)
 
 
 def linker() -> Sequence[str]:

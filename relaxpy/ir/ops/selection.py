@@ -710,6 +710,95 @@ def ordered(builder: BlockBuilder, call: Call) -> Expr:
     return TupleGetItem(builder.emit(both), 1 if "dtype" in attrs else 0)
 
 
+def whole_rows(builder: BlockBuilder, call: Call) -> Expr:
+    """The kernel that sorts rows of any length; calls whose shapes are unknown are as they were."""
+    attrs: Any = call.attrs
+    [data] = call.args
+    sinfo = tensor_of(builder.struct_info_of(data))
+    shape, dtype = literal_shape(sinfo), attrs.get("dtype", INT64)
+    if shape is None or not _has_key(sinfo.dtype) or not dtype.is_int:
+        return call
+    axis = rules.normal_axis(attrs["axis"], len(shape))
+    largest = attrs["largest"] if "largest" in attrs else attrs["descending"]
+    options = {"largest": largest, "dtype": str(dtype)}
+    operands = data, attrs.get("k", 0), axis
+    both = rules.te_kernel(builder, merged_rows, "merge_sort", *operands, **options)
+    kind = attrs.get("ret_type", "indices" if "dtype" in attrs else "values")
+    return TupleGetItem(builder.emit(both), _FIELDS[kind]) if kind in _FIELDS else both
+
+
+def merged_rows(data: Tensor, k: int, axis: int, *, largest: bool, dtype: str) -> Any:
+    """The first `k` elements in order along an axis, all if k is not positive; and their indices.
+
+    As `selected`, for any number of elements, which need not be known.
+    """
+    sizes = list(data.shape)
+    length = sizes.pop(axis)
+    count = length if k <= 0 else ops.minimum(length, ops.const(k, length.dtype))
+    shape = (*sizes[:axis], count, *sizes[axis:])
+    outputs = {"values": (shape, str(data.dtype)), "indices": (shape, dtype)}
+    kind = "int64" if data.dtype.bits > 32 else "int32"
+
+    def at(row: Row, place: PrimExpr) -> Row:
+        return (*row[:axis], place, *row[axis:])
+
+    def key(value: PrimExpr) -> PrimExpr:
+        return _key(value, kind, largest=largest)
+
+    options = {"sizes": sizes, "size": length, "count": count, "kind": kind, "at": at, "key": key}
+    return written("merge_sort", outputs, {"data": data}, _merge_sort, **options)
+
+
+@kernel_text
+def _merge_sort(
+    data: Any,
+    values: Any,
+    indices: Any,
+    sizes: Row,
+    size: PrimExpr,
+    count: PrimExpr,
+    kind: str,
+    at: Any,
+    key: Any,
+) -> None:
+    """Sorted runs of a row are merged in pairs; the places alternate between two buffers."""
+    keys, places = T.decl_buffer((size,), kind), T.decl_buffer((2, size), "int64")
+    side, width, left, middle, right, place = [T.decl_buffer((1,), "int64") for _ in range(6)]
+    for (*row,) in T.grid(*sizes):
+        for k in T.serial(size):
+            keys[k] = key(data[at(row, k)])
+            places[0, k] = T.Cast("int64", k)
+        side[0] = 0
+        width[0] = 1
+        while width[0] < size:
+            old, new = T.meta_var((_inside(side[0], 2), _inside(1 - side[0], 2)))
+            place[0] = 0
+            while place[0] < size:
+                left[0] = place[0]
+                middle[0] = T.min(place[0] + width[0], size)
+                right[0] = middle[0]
+                end = T.min(middle[0] + width[0], size)
+                while place[0] < end:
+                    first = T.meta_var(places[old, _inside(left[0], size)])
+                    second = T.meta_var(places[old, _inside(right[0], size)])
+                    is_better = T.meta_var(
+                        keys[_inside(first, size)] >= keys[_inside(second, size)]
+                    )
+                    if (left[0] < middle[0]) & ((right[0] >= end) | is_better):
+                        places[new, _inside(place[0], size)] = first
+                        left[0] = left[0] + 1
+                    else:
+                        places[new, _inside(place[0], size)] = second
+                        right[0] = right[0] + 1
+                    place[0] = place[0] + 1
+            side[0] = 1 - side[0]
+            width[0] = width[0] * 2
+        for k in T.serial(count):
+            found = T.meta_var(_inside(places[_inside(side[0], 2), k], size))
+            indices[at(row, k)] = T.Cast(indices.dtype, found)
+            values[at(row, k)] = data[at(row, found)]
+
+
 def median(builder: BlockBuilder, call: Call) -> Expr:
     """The kernel that counts elements; others are a call of the runtime."""
     attrs: Any = call.attrs

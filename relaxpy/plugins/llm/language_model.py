@@ -357,7 +357,7 @@ class LanguageModel:
                 them are those of byte pairs, and write messages in turns.
             As for `Executable.export`: CompileError names what has no form without Python.
         """
-        from relaxpy.exec.export.files import write_file
+        from relaxpy.exec.export.files import write_files
 
         out = Path(path)
         if page and out.suffix.lower() != ".wasm":
@@ -367,9 +367,9 @@ class LanguageModel:
             raise ParameterError.of("path", str(path), "a name of letters, digits, _, . and -")
         texts = page_of(self, stem) if page else {}
         files = self.decoder.exportable().export(path, **options)
-        for end, text in texts.items():
-            write_file(out.with_name(f"{stem}{end}"), text.encode())
-        return (*files, *(out.with_name(f"{stem}{end}") for end in texts))
+        beside = {out.with_name(f"{stem}{end}"): text.encode() for end, text in texts.items()}
+        write_files(beside)
+        return (*files, *beside)
 
     @user_facing
     def logits(self, prompt: Prompt) -> Any:

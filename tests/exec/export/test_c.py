@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +191,8 @@ def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_
         assert status(weights=0) == -5
         assert status(weights=library.weights.ctypes.data + 8) == -5
         assert status(weights=other.ctypes.data) == -5
+        for size in (len(other) - 1, 64, -1):
+            assert status(weights_bytes=size) == -5
     assert (out == 7).all()
     assert status(workspace_bytes=needed) == 0
     assert status(n=0, x=0, result=0, workspace_bytes=needed) == 0
@@ -196,6 +200,44 @@ def test_wrong_arguments_have_statuses_and_nothing_is_written(inside: bool, tmp_
     assert len(texts) == 5
     assert library.text(0) == "success"
     assert library.text(12345) == library.text(-12345) == "an unknown status"
+
+
+MOST = exporting_machine().platform.most_bytes
+CUBE = """
+@I.ir_module
+class Program:
+    @T.prim_func(private=True)
+    def cube(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        C = T.alloc_buffer((n, n, n), "float32")
+        for i, j, k in T.grid(n, n, n):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                C[vi, vj, vk] = A[vi] + A[vj] * A[vk]
+        for i in range(n):
+            with T.block("B"):
+                v = T.axis.spatial(n, i)
+                B[v] = C[v, n - 1 - v, 0]
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        return R.call_tir(Program.cube, (x,), R.Tensor((n,), "float32"))
+"""
+
+
+def test_a_workspace_is_never_a_number_that_overflowed(tmp_path: Path) -> None:
+    """The memory of the kernel has n * n * n elements: for 2**22 rows 2**68 bytes."""
+    library = Library(relaxpy.compile(from_source(HEAD + CUBE), "native"), tmp_path)
+    call = library["main"]
+    given = call.inputs()
+    for size in (1, 17, 1000, 1 << 17, 1 << 21, 1 << 22, (1 << 22) + 1, 3 << 20, (1 << 31) - 1):
+        given.n = size
+        found, needed = call.workspace(ctypes.byref(given)), 4 * size**3
+        assert found == -2 if needed >= MOST else needed <= found <= needed + 128
+    x = np.arange(5, dtype="float32")
+    assert_same(call(x), x + x[::-1] * x[0])
 
 
 def test_code_for_other_cpus_of_this_kind(tmp_path: Path) -> None:
@@ -286,6 +328,51 @@ def test_functions_with_the_names_of_others_are_told_apart(tmp_path: Path) -> No
     for n, name in enumerate(names):
         assert_same(library[name](np.zeros(3, "float32")), np.full(3, n, "float32"))
     header = executable.export(tmp_path / "model.o", pool=True)[2]
+    (tmp_path / "main.c").write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
+    run("cc", "-std=c11", *WARNINGS, "-fsyntax-only", "main.c", folder=tmp_path)
+
+
+NAMES = re.findall(
+    r"\w+",
+    "and_eq char16_t consteval co_await decltype linux unix int8_t uint8_t int64_t NULL errno near"
+    " function this constructor threads weights_bytes failed_size new null struct",
+)
+"""Names that mean something else in C, C++, JavaScript or the header."""
+
+
+def named(names: Sequence[str]) -> relaxpy.Executable:
+    """A program whose parameters and size have names, and which returns the sum of all elements."""
+    size = relaxpy.tir.Var(names[-1], "int64")
+    params = [relax.Var(n, relax.TensorStructInfo((size,), "float32")) for n in names]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        total = reduce(lambda a, b: builder.emit(relax.op.add(a, b)), params)
+        builder.emit_func_output(builder.emit(relax.op.sum(total)))
+    return relaxpy.compile(builder.finalize(), "native")
+
+
+@pytest.mark.parametrize("standard", ["c11", "gnu17", "c++17", "c++20"])
+def test_names_that_mean_something_else(standard: str, tmp_path: Path) -> None:
+    executable = named(NAMES)
+    header = executable.export(tmp_path / "model.o", pool=True)[2]
+    source = tmp_path / ("main.cc" if "++" in standard else "main.c")
+    source.write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
+    compiler = "g++" if "++" in standard else "cc"
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    run(compiler, f"-std={standard}", *WARNINGS, "-fsyntax-only", source.name, folder=tmp_path)
+
+
+def test_macros_have_names_of_their_own(tmp_path: Path) -> None:
+    """Those are in capitals: of two functions, of the header, and of the workspaces."""
+    names = ["step", "Step", "STEP_2", "H", "STEP_WORKSPACE"]
+    text = "".join(
+        f"    @R.function\n    def {name}(x: R.Tensor(({500 * n + 9},), 'float32')):\n"
+        f"        return R.exp(R.sum(R.sin(x)))\n"
+        for n, name in enumerate(names)
+    )
+    executable = relaxpy.compile(from_source(f"{HEAD}@I.ir_module\nclass Program:\n{text}"))
+    header = executable.export(tmp_path / "MODEL.o", pool=True)[2]
     (tmp_path / "main.c").write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
     run("cc", "-std=c11", *WARNINGS, "-fsyntax-only", "main.c", folder=tmp_path)
 
@@ -533,6 +620,9 @@ def test_misuse_of_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("model.o", {"target": "linux-m68k"}, "no system"),
         ("model.o", {"name": "a-b"}, "identifier"),
         ("model.o", {"target": 3}, "Native"),
+        ("model.o", {"weights": tmp_path / "model.o"}, "not in a file that ends in .o"),
+        ("model.o", {"weights": tmp_path / "model.h"}, "not in a file that ends in .h"),
+        ("model.wasm", {"weights": tmp_path / "model.js"}, "not in a file that ends in .js"),
     ):
         with pytest.raises(MisuseError, match=message):
             executable.export(tmp_path / path, **options)
@@ -541,6 +631,17 @@ def test_misuse_of_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(CompileError, match="ziglang"):
         executable.export(tmp_path / "model.so")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_all_files_are_written_or_none(tmp_path: Path) -> None:
+    executable, folder = network(), tmp_path / "model.h"
+    with pytest.raises(FileNotFoundError, match="missing'"):
+        executable.export(tmp_path / "model.o", weights=tmp_path / "missing" / "weights")
+    assert [*tmp_path.iterdir()] == []
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError, match=r"model\.h'"):
+        executable.export(tmp_path / "model.o", weights=tmp_path / "model.weights")
+    assert [*tmp_path.iterdir()] == [folder]
 
 
 @pytest.mark.parametrize("suffix", [".o", ".a"])

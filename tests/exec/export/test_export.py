@@ -1,5 +1,6 @@
 """Exported programs compute the bits of native code, within the memory that callers give them."""
 
+import ctypes
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.runtime.scalar import ScalarEvaluator
 from relaxpy.exec.runtime.values import Value
+from relaxpy.ir.arith.algebra.affine import IndexPoly
+from relaxpy.ir.core.traverse import walk
 from relaxpy.script import from_source
 from tests.exec.export.library import Library, StatusError, serial_threads
 from tests.exec.native import same_bits
@@ -152,12 +156,47 @@ def main(x: R.Tensor(("n",), "float32")):
 @R.function(private=True)
 def twice(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
     return R.add(x, x)
+--- parameters as results of branches
+def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        a = (x, R.exp(y), x)
+    else:
+        b = R.sin(x)
+        a = (b, y, b)
+    return a
+--- functions that call each other
+def main(
+    x: R.Tensor(("n", 4), "float32"), i: R.Tensor((), "int64")
+) -> R.Tensor(("n", 4), "float32"):
+    n = T.int64()
+    done = R.less_equal(i, R.const(0, "int64"))
+    if done:
+        y = x
+    else:
+        y: R.Tensor((n, 4), "float32") = Program.other(R.exp(x), R.subtract(i, R.const(1, "int64")))
+    return y
+@R.function
+def other(
+    x: R.Tensor(("m", 4), "float32"), i: R.Tensor((), "int64")
+) -> R.Tensor(("m", 4), "float32"):
+    m = T.int64()
+    done = R.less(i, R.const(1, "int64"))
+    if done:
+        y = R.negative(x)
+    else:
+        y: R.Tensor((m, 4), "float32") = Program.main(R.sin(x), R.subtract(i, R.const(1, "int64")))
+    return y
 --- gathered rows
 def main(x: R.Tensor(("n", 5), "float32"), i: R.Tensor(("k",), "int64")):
     return R.take(x, i, axis=0, mode="clip")
 --- sorted rows
 def main(x: R.Tensor(("n", 7), "float32")):
     return R.sort(x, axis=1)
+--- sorted rows of unknown length
+def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((300,), "int8")):
+    a = R.argsort(x, axis=1, descending=True, dtype="int64")
+    b = R.sort(R.negative(x), axis=0)
+    return (a, b, R.topk(x, k=6, axis=1), R.topk(y, k=0, axis=0, largest=False))
 --- powers
 def main(x: R.Tensor(("n", 7), "float32")):
     return R.power(R.abs(x), R.const(1.7, "float32"))
@@ -244,6 +283,32 @@ def test_loops(name: str, tmp_path: Path) -> None:
     for values in loops.ARGUMENTS.get(name, usual):
         expected = executable["main"](*map(np.array, values))
         assert_same(call(*map(np.array, values)), expected)
+
+
+#: Programs whose kernels have no memory of their own.
+PLANNED = (
+    "sizes that are computed",
+    "a branch",
+    "a call of another function",
+    "local functions that are called twice",
+    "an asserted condition",
+)
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_the_workspace_is_that_of_the_executable(name: str, tmp_path: Path) -> None:
+    """Up to the alignment of a few tensors."""
+    executable = relaxpy.compile(program(name), "native")
+    call, use = library(executable, tmp_path)["main"], executable.memory().workspace
+    for sizes in (SIZES, {"n": 3000, "m": 100}, {"n": 100, "m": 3000}):
+        given, _ = call.prepared(flat(tuple(arguments(program(name), sizes))))
+        assert call.workspace(ctypes.byref(given)) - value_of(use, sizes) in range(64 * 6)
+
+
+def value_of(size: IndexPoly, sizes: dict[str, int]) -> int:
+    expr = size.expr()
+    known = {var: sizes[var.name] for var in walk(expr) if isinstance(var, relaxpy.tir.Var)}
+    return int(ScalarEvaluator(known).value(expr))
 
 
 CACHE = """

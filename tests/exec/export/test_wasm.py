@@ -39,7 +39,7 @@ from tests.exec.export.in_node import (
     run_natively,
     typed,
 )
-from tests.exec.export.test_c import ERRORS
+from tests.exec.export.test_c import ERRORS, NAMES, named
 from tests.exec.native import same_bits
 from tests.exec.native.forms import DTYPES, KINDS, PRODUCTS, Form, drawn_product, generator
 from tests.exec.native.test_contract import numbers
@@ -154,6 +154,16 @@ class Program:
     def fixed(x: R.Tensor((2,), "int8")):
         return R.add(x, x)
 """
+
+
+def test_names_that_mean_something_else(tmp_path: Path) -> None:
+    """Parameters and a size."""
+    sizes = ("function", "var", "Math", "constructor", "NaN", "arguments")
+    arrays = [np.full(3, n, "float32") for n, _ in enumerate(NAMES)]
+    modules = [named([*NAMES[1:], size]).program.module for size in sizes]
+    cases = [Case(module, arrays) for module in modules]
+    for each in run_in_node(cases, "simd128", tmp_path):
+        assert each.outputs[0] == 3 * sum(range(len(NAMES)))
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["weights inside", "weights beside"])

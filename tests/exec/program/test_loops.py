@@ -178,6 +178,41 @@ def main(n: i64, x: f32[4]):
     else:
         second = R.negative(x)
     return (first, second)
+--- two calls
+def main(n: i64, x: f32[4]):
+    def loop(i: i64, s: f32[4]) -> f32[4]:
+        j = i + 1
+        if i < n:
+            if R.equal(i, R.const(1, "int64")):
+                r: f32[4] = loop(j, R.exp(s))
+            else:
+                r: f32[4] = loop(j, R.sin(s))
+        else:
+            r = s
+        return r
+    out = loop(R.const(0, "int64"), x)
+    return out
+--- two ends and two calls, which change other states
+def main(n: i64, x: f32[4]):
+    def loop(i: i64, a: f32[4], b: f32[4]) -> R.Tuple(f32[4], f32[4]):
+        j = i + 1
+        if i < n:
+            if R.equal(i, R.const(2, "int64")):
+                c = a * x
+                if R.less(R.max(c), R.const(-5, "float32")):
+                    r = (c, b)
+                else:
+                    r: R.Tuple(f32[4], f32[4]) = loop(j, b, a)
+            else:
+                r: R.Tuple(f32[4], f32[4]) = loop(j, R.sin(a), b)
+        else:
+            if R.greater(n, R.const(3, "int64")):
+                r = (R.tanh(b), R.exp(a))
+            else:
+                r = (R.cos(a), R.sin(b))
+        return r
+    out = loop(R.const(0, "int64"), x, R.exp(x))
+    return out
 """)
 OTHERS = sections("""
 --- a state that grows
@@ -213,20 +248,66 @@ def main(n: i64, x: f32[4]):
         return r
     out = down(R.const(0, "int64"), x)
     return out
---- two calls
+""")
+
+WRITTEN = sections("""
+--- a branch returns it
 def main(n: i64, x: f32[4]):
+    a = R.exp(x)
+    if n < 2:
+        y = a
+    else:
+        y = R.tanh(x)
+    z = R.call_tir_inplace(cls.increase, (y,), [0], f32[4])
+    return (z, R.negative(a))
+--- a branch within a branch returns it
+def main(n: i64, x: f32[4]):
+    a = R.exp(x)
+    if n < 2:
+        if n < 1:
+            w = R.sin(x)
+        else:
+            w = a
+        y = w
+    else:
+        y = R.tanh(x)
+    z = R.call_tir_inplace(cls.increase, (y,), [0], f32[4])
+    return (z, R.negative(a))
+--- a loop returns it
+def main(n: i64, x: f32[4]):
+    a = R.exp(x)
     def loop(i: i64, s: f32[4]) -> f32[4]:
-        j = i + 1
         if i < n:
-            if R.equal(i, R.const(1, "int64")):
-                r: f32[4] = loop(j, R.exp(s))
-            else:
-                r: f32[4] = loop(j, R.sin(s))
+            r: f32[4] = loop(i + 1, R.sin(s))
         else:
             r = s
         return r
-    out = loop(R.const(0, "int64"), x)
-    return out
+    y = loop(R.const(0, "int64"), a)
+    z = R.call_tir_inplace(cls.increase, (y,), [0], f32[4])
+    return (z, R.negative(a))
+--- a loop writes it
+def main(n: i64, x: f32[4]):
+    a = R.exp(x)
+    def loop(i: i64, s: f32[4]) -> f32[4]:
+        if i < n:
+            t = R.call_tir_inplace(cls.increase, (s,), [0], f32[4])
+            r: f32[4] = loop(i + 1, t)
+        else:
+            r = s
+        return r
+    y = loop(R.const(0, "int64"), a)
+    return (y + x, R.negative(a))
+--- a loop has it twice
+def main(n: i64, x: f32[4]):
+    a = R.exp(x)
+    def loop(i: i64, s: f32[4], t: f32[4]) -> f32[4]:
+        if i < n:
+            u = R.call_tir_inplace(cls.increase, (s,), [0], f32[4])
+            r: f32[4] = loop(i + 1, u, t)
+        else:
+            r = R.negative(t)
+        return r
+    return loop(R.const(0, "int64"), a, a)
 """)
 
 
@@ -255,6 +336,14 @@ def test_loops_have_the_values_of_the_text(name: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", OTHERS)
 def test_functions_that_are_no_native_loops(name: str) -> None:
     mod = module(OTHERS[name])
+    native, oracle = (relaxpy.compile(mod, target)["main"] for target in ("native", "reference"))
+    for count in COUNTS[:3]:
+        assert_equal(native(count, VALUES), oracle(count, VALUES))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_tensor_is_written_by_another_name(name: str) -> None:
+    mod = module(WRITTEN[name] + KERNELS)
     native, oracle = (relaxpy.compile(mod, target)["main"] for target in ("native", "reference"))
     for count in COUNTS[:3]:
         assert_equal(native(count, VALUES), oracle(count, VALUES))

@@ -247,7 +247,7 @@ class RunLoops(Loops):
         if (rows is None or rows > count) and not has_long_code(run, count * len(places)):
             over, inmost = over[:-1], partial(self.unrolled, run.over[-1], count, body)
             bits = sum(start.type.bits for start in starts) * lanes * len(places)
-            most = count * self.function.module.vector_bits
+            most = count * LANE_BITS  # not of the CPU: the order of a sum depends on sizes alone
             while bits and turns < count and 2 * turns * bits <= most:
                 turns *= 2
         sums = self.nested(over, inmost, starts * len(places) * turns)

@@ -282,7 +282,7 @@ class RegionEmitter:
         """The status after a region of a branch; `_AGAIN` if its loop continues."""
         f = self.function
         [status] = self._called(branch.regions[number], branch.targets[number])
-        if number == branch.again:
+        if number in branch.again:
             status = f.select(f.compare("eq", status, 0), f.const(I32, _AGAIN), status)
         return [status]
 

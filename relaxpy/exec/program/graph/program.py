@@ -140,14 +140,14 @@ class Branch:
     """Runs one of two regions, by a bool; the results of each become its `targets`.
 
     These are the `outputs`, or else tensors of a loop, whose iteration the branch ends. After
-    region number `again`, the loop continues.
+    the regions with the numbers `again`, the loop continues.
     """
 
     condition: Tensor
     regions: tuple[Region, Region]
     targets: tuple[Sequence[Tensor], Sequence[Tensor]]
     outputs: Sequence[Tensor] = ()
-    again: int | None = None
+    again: tuple[int, ...] = ()
 
     def reads(self) -> Iterator[Tensor]:
         """The tensors that are used."""

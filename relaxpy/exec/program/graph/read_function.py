@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, cast
 
 from relaxpy.exec.native.calls.entry import Array, Integer, sizes_of
 from relaxpy.exec.native.entry_parameters import EntrySignature
@@ -49,11 +49,34 @@ from relaxpy.ir.relax.relations.shape_vars import substitute_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.exec.program.lower.python_module import ModuleLowering
 
 _ANY = rx.ObjectStructInfo()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tail:
+    """Steps of an iteration, and how it ends: by a branch of tails, by the next one, or by a value.
+
+    Fields:
+        again: the states of the next iteration.
+    """
+
+    steps: list[Step]
+    condition: Tensor | None = None
+    ways: Sequence[_Tail] = ()
+    again: Sequence[Tensor] | None = None
+    value: Value = ()
+
+    def ends(self) -> Iterator[_Tail]:
+        """The tails that are no branches."""
+        if not self.ways:
+            yield self
+        for way in self.ways:
+            yield from way.ends()
 
 
 class GraphReader:
@@ -93,6 +116,10 @@ class GraphReader:
         """The memory that tensors of two shapes share, though they would be copies in Python."""
         self._passed: set[Memory] = set()
         """The memory that a branch returns unchanged, so that two names may be one tensor."""
+        self._shared: dict[Memory, set[Memory]] = {}
+        """The memory of copies of tensors that may be one tensor in Python, with each other."""
+        self._stale: set[Memory] = set()
+        """The memory whose elements Python would have written by another name."""
         self._originals: dict[Tensor, Tensor] = {}
         """The tensors before casts that gave them another shape."""
         self._known: dict[tir.Var, tir.PrimExpr] = {}
@@ -140,9 +167,17 @@ class GraphReader:
 
     def _region(self, results: Sequence[Tensor]) -> Region:
         """The steps that were read, with these results."""
-        if any(tensor.memory in self._passed for tensor in results):
-            raise RefusedError("results may be the same tensor")
+        self._check_passed(results)
         return Region(self._steps, results)
+
+    def _check_passed(self, results: Sequence[Tensor]) -> None:
+        """Refuse results that may be one tensor for a caller in Python."""
+        if not self._runs_once and any(tensor.memory in self._passed for tensor in results):
+            raise RefusedError("results may be the same tensor")
+
+    def _check_distinct(self, results: Sequence[Tensor], where: str) -> None:
+        if not self._runs_once and len({t.memory for t in results}) < len(results):
+            raise RefusedError(f"results of {where} are one tensor")
 
     def _body(self, body: rx.Expr) -> Value:
         """The value of a body, whose steps are added."""
@@ -218,11 +253,19 @@ class GraphReader:
             return tuple(map(self._read, value))
         if isinstance(value, Shape | Passed):
             return value
+        if value.memory in self._stale:
+            raise RefusedError("a tensor is read that a kernel writes by another name")
         literal = self._literals.get(value.memory)
         if literal is None:
             return value
         memory = Memory("constant", len(self._constants))
         return Tensor(self._constants.setdefault((literal, packing), memory), value.sinfo)
+
+    def _share(self, copy: Memory, original: Memory) -> None:
+        """Note that two memories are copies of what may be one tensor in Python."""
+        if "constant" not in (copy.origin, original.origin):
+            group = {copy, original}.union(*(self._shared.get(m, ()) for m in (copy, original)))
+            self._shared.update(dict.fromkeys(group, group))
 
     def _new(self, sinfo: rx.StructInfo) -> Tensor:
         tensor = tensor_of(Memory("new"), sinfo)
@@ -309,14 +352,13 @@ class GraphReader:
         around, self._steps = self._steps, []
         value = self._read(self._body(body))
         results = list(leaves(value))
-        if len({tensor.memory for tensor in results}) < len(results):
-            raise RefusedError("results of a branch are one tensor")
+        self._check_distinct(results, "a branch")
         region = self._region(results)
         new = {tensor.memory for tensor in region.new_tensors()}
         for tensor in results:
-            if tensor.memory.origin == "parameter":
+            if tensor.memory.origin == "parameter" and not self._runs_once:
                 raise RefusedError("a branch returns a parameter")
-            if tensor.memory.origin == "new" and tensor.memory not in new:
+            if tensor.memory.origin != "constant" and tensor.memory not in new:
                 self._passed.add(tensor.memory)
         self._steps = around
         return value, region
@@ -331,6 +373,8 @@ class GraphReader:
             same = first.sinfo.dtype == second.sinfo.dtype
             if same and have_shape(first, second.shape):
                 outputs.append(Tensor(Memory("new"), first.sinfo))
+                for tensor in (first, second):
+                    self._share(outputs[-1].memory, tensor.memory)
                 return outputs[-1]
         raise RefusedError("the kind of a result depends on a branch")
 
@@ -344,33 +388,23 @@ class GraphReader:
         del self._functions[name]
         initial = [self._tensor_of(arg) for arg in call.args]
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
-        around, self._steps = self._steps, []
-        bindings, way = split_result(func.body)
-        if not isinstance(way, rx.If):
-            raise RefusedError("a local function does not end in a branch")
-        self._bind(bindings)
-        condition = self._condition(way.cond)
-        tails = [split_result(arm) for arm in (way.true_branch, way.false_branch)]
-        calls = [isinstance(last, rx.Call) and last.op is name for _, last in tails]
-        if sum(calls) != 1:
-            raise RefusedError("a local function is no loop")
-        again = calls.index(True)
-        following, repeated = self._again(tails[again], states)
-        targets = [tensor for tensor in following if tensor is not None]
-        results: list[Tensor] = []
-        value, ended = self._end(tails[1 - again], states, results)
-        self._check_result(func, value)
         for state, start in zip(states, initial, strict=True):
-            is_written = state.memory in self._written and not self._runs_once
-            if is_written and start.memory.origin == "parameter":
-                raise RefusedError("a kernel writes a parameter")
-        places = {state.memory for state in states}
-        given = [tensor for tensor in results if tensor.memory not in places]
-        regions, wanted = (ended, repeated), (given, targets)
-        if not again:
-            regions, wanted = (repeated, ended), (targets, given)
-        self._steps.append(Branch(condition, regions, wanted, again=again))
-        iteration, self._steps = Region(self._steps, ()), around
+            self._share(state.memory, start.memory)
+        around, self._steps = self._steps, []
+        tail = self._tail(func.body, name)
+        again = [each.again for each in tail.ends() if each.again is not None]
+        ends = [each.value for each in tail.ends() if each.again is None]
+        if not again or not ends:
+            raise RefusedError("a local function is no loop")
+        following = self._following(states, again)
+        results: list[Tensor] = []
+        in_place = {state.memory for state in states} & self._written
+        if in_place and any(len({t.memory for t in each}) < len(each) for each in again):
+            raise RefusedError("states of a loop are one tensor")
+        value = self._ended(ends, in_place, results)
+        self._check_result(func, value)
+        iteration, _ = self._tail_region(tail, following, results, in_place)
+        self._steps = around
         self._steps.append(Loop(states, initial, following, results, iteration))
         self._functions[name] = func
         return value
@@ -405,60 +439,91 @@ class GraphReader:
         self._values[param] = state
         return state
 
-    def _again(
-        self, tail: tuple[Sequence[rx.Binding], rx.Expr], states: Sequence[Tensor]
-    ) -> tuple[list[Tensor | None], Region]:
-        """The locations of the next states, None if unchanged, and the region for them."""
-        bindings, call = tail
-        assert isinstance(call, rx.Call)
+    def _tail(self, body: rx.Expr, name: rx.Var) -> _Tail:
+        """The body of a loop or an arm of it, whose calls of `name` are last."""
+        bindings, last = split_result(body)
         around, self._steps = self._steps, []
         self._bind(bindings)
-        values = [self._tensor_of(arg) for arg in call.args]
-        if not all(have_shape(a, b.shape) for a, b in zip(values, states, strict=True)):
-            raise RefusedError("the shape of a state changes")
-        following: list[Tensor | None] = []
-        moved = []
-        for value, state in zip(values, states, strict=True):
-            stays = value.memory is state.memory
-            following.append(None if stays else self._new(state.sinfo))
-            moved += [] if stays else [value]
-        region, self._steps = Region(self._steps, moved), around
-        return following, region
+        if isinstance(last, rx.Call) and last.op is name:
+            found = _Tail(self._steps, again=[self._tensor_of(arg) for arg in last.args])
+        elif isinstance(last, rx.If) and any(v is name for v in occurrences(last, rx.Var)):
+            condition = self._condition(last.cond)
+            ways = [self._tail(arm, name) for arm in (last.true_branch, last.false_branch)]
+            found = _Tail(self._steps, condition, ways)
+        else:
+            found = _Tail(self._steps, value=self._read(self._value(last)))
+        self._steps = around
+        return found
 
-    def _end(
-        self,
-        tail: tuple[Sequence[rx.Binding], rx.Expr],
-        states: Sequence[Tensor],
-        results: list[Tensor],
-    ) -> tuple[Value, Region]:
-        """The result of a loop, whose tensors are added to the `results`; and the region for it.
+    def _following(
+        self, states: Sequence[Tensor], again: Sequence[Sequence[Tensor]]
+    ) -> list[Tensor | None]:
+        """The locations of the next states, None if no end of an iteration changes them."""
+        if not all(
+            have_shape(a, b.shape) for each in again for a, b in zip(each, states, strict=True)
+        ):
+            raise RefusedError("the shape of a state changes")
+        return [
+            None
+            if all(each[n].memory is state.memory for each in again)
+            else self._new(state.sinfo)
+            for n, state in enumerate(states)
+        ]
+
+    def _ended(
+        self, values: Sequence[Value], in_place: Set[Memory], results: list[Tensor]
+    ) -> Value:
+        """The result of a loop with these ends, whose tensors are added to the `results`.
 
         A state that is a result has its memory, if iterations write it in place.
         """
-        bindings, last = tail
-        around, self._steps = self._steps, []
-        self._bind(bindings)
-        found = self._read(self._value(last))
-        in_place = {state.memory for state in states} & self._written
-        given: list[Tensor] = []
-
-        def result(value: Value) -> Value:
-            if isinstance(value, tuple):
-                return tuple(map(result, value))
-            if isinstance(value, Passed):
-                return value
-            [tensor] = leaves(value)
-            stays = tensor.memory in in_place
-            results.append(Tensor(tensor.memory if stays else Memory("new"), tensor.sinfo))
-            self._sizes.update(tensor.shape)
-            given.extend([] if stays else [tensor])
+        first, *others = values
+        if isinstance(first, tuple) and all(
+            isinstance(other, tuple) and len(other) == len(first) for other in others
+        ):
+            fields = zip(*cast("Sequence[tuple[Value, ...]]", values), strict=True)
+            return tuple(self._ended(each, in_place, results) for each in fields)
+        if isinstance(first, Passed) and all(other == first for other in others):
+            return first
+        if isinstance(first, Tensor) and all(
+            isinstance(other, Tensor)
+            and other.sinfo.dtype == first.sinfo.dtype
+            and have_shape(other, first.shape)
+            and (other.memory is first.memory or in_place.isdisjoint({other.memory, first.memory}))
+            for other in others
+        ):
+            memory = first.memory if first.memory in in_place else Memory("new")
+            results.append(Tensor(memory, first.sinfo))
+            for tensor in cast("Sequence[Tensor]", values):
+                self._share(memory, tensor.memory)
+            self._sizes.update(first.shape)
             return results[-1]
+        raise RefusedError("the kind of a result depends on a branch")
 
-        value = result(found)
-        if len({tensor.memory for tensor in leaves(found)}) < len(results):
-            raise RefusedError("results of a loop are one tensor")
-        region, self._steps = self._region(given), around
-        return value, region
+    def _tail_region(
+        self,
+        tail: _Tail,
+        following: Sequence[Tensor | None],
+        results: Sequence[Tensor],
+        in_place: Set[Memory],
+    ) -> tuple[Region, Sequence[Tensor]]:
+        """The region of a tail, and the tensors that its results become."""
+        if tail.again is not None:
+            pairs = zip(tail.again, following, strict=True)
+            moved = [(value, target) for value, target in pairs if target is not None]
+            return Region(tail.steps, [v for v, _ in moved]), [target for _, target in moved]
+        if tail.condition is None:
+            found = [*leaves(tail.value)]
+            self._check_distinct(found, "a loop")
+            ends = zip(found, results, strict=True)
+            given = [(value, target) for value, target in ends if target.memory not in in_place]
+            self._check_passed([v for v, _ in given])
+            return Region(tail.steps, [v for v, _ in given]), [target for _, target in given]
+        ways = [self._tail_region(way, following, results, in_place) for way in tail.ways]
+        (first, targets), (second, others) = ways
+        again = tuple(n for n, way in enumerate(tail.ways) if way.again is not None)
+        branch = Branch(tail.condition, (first, second), (targets, others), again=again)
+        return Region([*tail.steps, branch], ()), ()
 
     def _tensor_of(self, expr: rx.Expr) -> Tensor:
         value = self._read(self._value(expr))
@@ -516,6 +581,12 @@ class GraphReader:
             raise RefusedError("a kernel writes a constant")
         if memory in self._viewed:
             raise RefusedError("a kernel writes what a reshaped tensor keeps")
+        others = self._shared.get(memory, set()) - {memory}
+        if any(m.origin == "parameter" for m in others):
+            raise RefusedError("a kernel writes a parameter")
+        if any(tensor.memory in others for tensor in operands):
+            raise RefusedError("a kernel writes two operands that may be one")
+        self._stale |= others
         self._written.add(memory)
         if memory.origin == "new" or self._runs_once:
             return value
