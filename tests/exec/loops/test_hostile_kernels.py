@@ -156,7 +156,9 @@ class M:
         m = M.f(n)
         return R.add(m, n)
 """
-    with pytest.raises(RuntimeCheckError, match=r"<string>:5:9: calls or expressions inside f nest deeper"):
+    with pytest.raises(
+        RuntimeCheckError, match=r"<string>:5:9: calls or expressions inside f nest deeper"
+    ):
         relaxpy.compile(from_source(text), target="reference")["f"](1)
 
 
