@@ -259,6 +259,20 @@ def test_code_for_other_cpus_of_this_kind(tmp_path: Path) -> None:
     assert set(statuses) == {0}
 
 
+def test_sums_of_columns_that_fill_no_vectors(tmp_path: Path) -> None:
+    """Their order is that of every CPU."""
+    text = (
+        "@R.function\ndef main(x: R.Tensor((1000, 1016), 'float32')):\n    return R.sum(x, axis=0)"
+    )
+    executable = relaxpy.compile(relaxpy.IRModule({"main": from_source(text)}), "native")
+    own, x = exporting_machine(), np.random.default_rng(0).standard_normal((1000, 1016), "float32")
+    for number, (level, needed) in enumerate(own.platform.architecture.levels.items()):
+        if all(map(own.has, needed)):
+            machine = machine_of(own.platform, level)
+            library = Library(executable, tmp_path, name=f"sum{number}", machine=machine)
+            assert_same(library["main"](x), executable["main"](x))
+
+
 def test_a_cpu_that_lacks_instructions_gets_a_status(tmp_path: Path) -> None:
     """Whatever the function that asks for a feature finds, code that needs others does not run."""
     own, lacking = exporting_machine(), []
