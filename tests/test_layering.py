@@ -39,7 +39,7 @@ PLUGINS = {
     "importing": LANGUAGE | {"exec"},
     "nn": LANGUAGE | {"exec"},
     "weights": LANGUAGE | {"exec"},
-    "llm": LANGUAGE | {"__version__", "exec", "relax", "te", "tir"},
+    "llm": LANGUAGE | {"__version__", "exec", "relax", "script", "te", "tir"},
     "onnx": LANGUAGE | {"exec"},
     "torch": LANGUAGE | {"exec"},
     "training": LANGUAGE,
@@ -97,7 +97,11 @@ LATE_FROM_ABOVE = {
 }
 LAZY_FACES = {"relaxpy/ir/te/topi/__init__.py"}
 RESOLVES_NAMES = {
-    "relaxpy/support/lazy.py",
+    *(
+        "relaxpy/support/lazy.py",
+        "relaxpy/support/missing.py",
+        "relaxpy/plugins/relay/op/makers.py",
+    ),
     "relaxpy/ir/te/topi/__init__.py",
     "relaxpy/ir/te/topi/functions.py",
     "relaxpy/ir/te/topi/nn.py",

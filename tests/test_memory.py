@@ -40,6 +40,7 @@ FEW = {
     "relaxpy.exec.native.calls.entry.empty_builtin",
     "relaxpy.exec.native.calls.entry.table_offset",
     "relaxpy.exec.native.calls.interpreter.addresses",
+    "relaxpy.exec.native.calls.packed._library",
     "relaxpy.exec.native.calls.interpreter.fits_interpreter",
     "relaxpy.exec.native.machine_code.machine.forbidden",
     "relaxpy.exec.native.machine_code.machine.host",

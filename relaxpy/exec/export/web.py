@@ -93,7 +93,8 @@ def web_files(
         files[builds[cpu]] = linked(program)
         if weights is not None:
             content = bytes(program.weights())
-            assert files.setdefault(weights, content) == content, "engines have the same packing"
+            assert files.get(weights, content) == content, "engines have the same packing"
+            files[weights] = content
     return {**files, **scripts(program, builds, weights)}
 
 
