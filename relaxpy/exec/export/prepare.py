@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from typing import cast
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.ops.selection import whole_rows
+from relaxpy.ir.ops.selection import SORTS, whole_rows
 from relaxpy.ir.passes.legalize import legalized
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
-
-_SORTS: Final = ("relax.sort", "relax.argsort", "relax.topk")
-"""Operators that NumPy runs elsewhere, if rows are long or of unknown length."""
 
 
 def prepared(module: IRModule) -> IRModule:
@@ -44,7 +41,7 @@ def prepared(module: IRModule) -> IRModule:
         if not others.keys().isdisjoint(_callees(func)):
             func = inline_functions(func, others)
         result[name] = _with_dimensions(_with_sizes(func))
-    return legalized(result, lambda op: whole_rows if op.name in _SORTS else None)
+    return legalized(result, lambda op: whole_rows if op.name in SORTS else None)
 
 
 def _with_dimensions(func: rx.Function) -> rx.Function:

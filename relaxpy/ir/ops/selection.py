@@ -710,6 +710,10 @@ def ordered(builder: BlockBuilder, call: Call) -> Expr:
     return TupleGetItem(builder.emit(both), 1 if "dtype" in attrs else 0)
 
 
+SORTS: Final = ("relax.sort", "relax.argsort", "relax.topk")
+"""Operators that NumPy runs where it can, if rows are long or of unknown length."""
+
+
 def whole_rows(builder: BlockBuilder, call: Call) -> Expr:
     """The kernel that sorts rows of any length; calls whose shapes are unknown are as they were."""
     attrs: Any = call.attrs
