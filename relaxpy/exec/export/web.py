@@ -93,8 +93,8 @@ def web_files(
         files[builds[cpu]] = linked(program)
         if weights is not None:
             content = bytes(program.weights())
-            assert files.get(weights, content) == content, "engines have the same packing"
-            files[weights] = content
+            first = files.setdefault(weights, content)
+            assert first == content, "engines have the same packing"
     return {**files, **scripts(program, builds, weights)}
 
 
