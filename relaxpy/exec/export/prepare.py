@@ -117,7 +117,7 @@ def _groups(graphs: Mapping[str, rx.Function]) -> list[Sequence[str]]:
 def _merged(name: str, group: Sequence[str], graphs: Mapping[str, rx.Function]) -> rx.Function:
     """A function of a group with the bodies of the others, so that it calls itself alone.
 
-    The function as it is if the others call themselves without it.
+    The same function if the others call themselves without it.
     """
     others: dict[rx.GlobalVar | str, rx.Function] = {n: graphs[n] for n in group if n != name}
     rest = {n: graphs[n] for n in group if n != name}

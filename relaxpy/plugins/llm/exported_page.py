@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SOURCES: Final = {".chat.js": "chat.js", ".html": "chat.html"}
 _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _MARKS: Final = ("Aquestion", "Banswer", "Cquestion")
-"""Messages that a template shows as they are."""
+"""Messages that a template shows unchanged."""
 _SYNTAX: Final = (
     r"\\[pP]\{\w+\}|\\.|\(\?i:|\(\?[:!=]?|(?:[?*+]|\{\d+(?:,\d*)?\})[?+]?|\[\^?\]?|&&|."
 )
@@ -162,7 +162,7 @@ def _first(lm: LanguageModel) -> list[int]:
 
 
 def _turns(lm: LanguageModel) -> dict[str, str]:
-    """What the chat template writes before and after messages, which are from both in turns."""
+    """The texts of the chat template before and after messages, which are from both in turns."""
     a, b, c = _MARKS
     roles = ("user", "assistant", "user")
     messages = [{"role": r, "content": m} for r, m in zip(roles, _MARKS, strict=True)]

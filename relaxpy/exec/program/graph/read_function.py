@@ -72,7 +72,7 @@ class _Tail:
     value: Value = ()
 
     def ends(self) -> Iterator[_Tail]:
-        """The tails that are no branches."""
+        """The tails without branches."""
         if not self.ways:
             yield self
         for way in self.ways:
