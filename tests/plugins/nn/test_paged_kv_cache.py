@@ -9,7 +9,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.plugins.nn.caches.pages import PagedKVCache, Pages, Sequence
+from relaxpy.plugins.nn.caches.pages import PagedKVCache
+from relaxpy.plugins.nn.caches.slots import Pages, Sequence
 from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows
 from tests.fuzz.seed import COUNT, SEED
 
