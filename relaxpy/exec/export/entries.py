@@ -69,7 +69,7 @@ class FunctionEmitter:
     def _frame(self, f: Function, places: Mapping[str, Value]) -> Values:
         """An environment with the sizes that the caller passes, and the number of its threads."""
         variables = {v: f.load(I64, places[n], 8) for n, v in self.function.sizes.items()}
-        threads = f.load(POINTER, places["threads"], _pointer_bytes(f))
+        threads = f.load(POINTER, places["threads"], f.module.platform.pointer_bytes)
         has_threads = f.new(BOOL, f"icmp ne {threads}, null")
 
         def count() -> list[Value]:
@@ -151,7 +151,7 @@ class FunctionEmitter:
         f.ret(tested()[0])
 
     def _load(self, f: Function, places: Mapping[str, Value], name: str) -> Value:
-        return f.load(POINTER, places[name], _pointer_bytes(f))
+        return f.load(POINTER, places[name], f.module.platform.pointer_bytes)
 
     def _has_workspace(self, frame: Values, places: Mapping[str, Value]) -> Value:
         """True if the workspace is there, and as large as needed if the caller passes its size."""
@@ -236,10 +236,6 @@ def _approximate(frame: Values, size: tir.PrimExpr) -> Value:
     return f.cast("sitofp", frame.index(size), "double")
 
 
-def _pointer_bytes(f: Function) -> int:
-    return 4 if f.module.triple.startswith("wasm32") else 8
-
-
 def _places(f: Function, struct: Value, fields: Sequence[Field]) -> dict[str, Value]:
     """The addresses of the fields of a struct."""
     names = {"pointer": "ptr", "int64": "i64"}
@@ -258,7 +254,7 @@ def _is_enough(f: Function, given: Value, needed: Value) -> Value:
 
 def _begins_with(f: Function, place: Value, header: bytes) -> Value:
     """True if weights are there, at a multiple of 64, and begin with a header."""
-    weights = f.load(POINTER, place, _pointer_bytes(f))
+    weights = f.load(POINTER, place, f.module.platform.pointer_bytes)
     address = f.cast("ptrtoint", weights, "i64")
     is_there = f.compare("ne", address, 0)
     is_there = f.arithmetic(
@@ -308,7 +304,7 @@ def emit_texts(
     def found() -> list[Value]:
         table = Value(f, POINTER, f"@{prefix}.errors")
         place = f.new(POINTER, f"getelementptr ptr, {table}, {index}")
-        return [f.load(POINTER, place, _pointer_bytes(f))]
+        return [f.load(POINTER, place, f.module.platform.pointer_bytes)]
 
     unknown = _text(f, f"{prefix}.unknown", "an unknown status")
     f.ret(f.branch(f.compare("ult", index, len(numbers)), found, lambda: [unknown])[0])

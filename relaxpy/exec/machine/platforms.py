@@ -288,9 +288,14 @@ class Platform:
         return architecture if self.system is WEB else f"{self.system.name}-{architecture}"
 
     @property
+    def pointer_bytes(self) -> int:
+        """The size of an address."""
+        return 4 if self.system is WEB else 8
+
+    @property
     def most_bytes(self) -> float:
-        """No tensor is as large: addresses of WebAssembly have 32 bits."""
-        return float(1 << (31 if self.system is WEB else 50))
+        """No tensor is as large, so that sizes and differences of addresses do not overflow."""
+        return float(1 << (31 if self.pointer_bytes == 4 else 50))
 
 
 _CALLS: Final = ("futex", "gettid", "set_affinity", "get_affinity", "arch_prctl")

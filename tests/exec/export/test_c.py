@@ -29,17 +29,7 @@ __all__ = ["pytestmark"]
 ROOT = Path(__file__).parents[3]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
-NETWORK = """
-@I.ir_module
-class Program:
-    @R.function
-    def main(x: R.Tensor(("n", 96), "float32"), w1: R.Tensor((96, 160), "float32"),
-             w2: R.Tensor((160, 64), "float32")):
-        with R.dataflow():
-            y = R.matmul(R.nn.gelu(R.matmul(x, w1)), w2)
-            R.output(y)
-        return y
-"""
+NETWORK = same_bits.PACKED
 DRIVER = """\
 #include <stdio.h>
 #include <stdlib.h>
