@@ -17,6 +17,9 @@ DOCUMENTS = sorted(
     for path in [*ROOT.glob("*.md"), *(p for f in FOLDERS for p in (ROOT / f).rglob("*.md"))]
 )
 
+BUILT = {"digits.html": "examples/export/web/page.html"}
+"""Files that only the site has, and what they are built from."""
+
 
 def prose(text: str) -> str:
     """The text without what is between fences, and without code in lines."""
@@ -40,12 +43,15 @@ def anchors(text: str) -> set[str]:
 def broken(document: Path, text: str) -> Iterator[str]:
     """The links of a document that lead nowhere."""
     text = prose(text)
-    links = re.findall(r"(?<!\\)\]\(([^)\s]*)\)", text) + re.findall(r'<img src="([^"]*)"', text)
+    links = re.findall(r"(?<!\\)\]\(([^)\s]*)\)", text)
+    links += re.findall(r'<(?:a|img|script)\b[^>]* (?:src|href)="([^"]*)"', text)
     for link in links:
         path, _, anchor = link.partition("#")
         if re.match(r"https?://", link):
             continue
         target = document.parent / path if path else document
+        if target.resolve().parent == ROOT / "_static":  # of the site, whose pages keep their paths
+            target = ROOT / BUILT.get(target.name, f"docs/static/{target.name}")
         there = target.exists()
         if not there or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
             yield link
@@ -68,9 +74,11 @@ def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
     text = (
         "# Here\n[a](other.md) [b](#here) [c](other.md#a-b-c) [d](other.md#one-1) `[e](code)`\n"
         '[f](none.md) [g](#there) [h](other.md#two) ![i](none.svg) <img src="gone.svg">\n'
+        '<a href="_static/lost.js">l</a> <script type="module" src="lost.js"></script>\n'
         "```\n# F\n[j](code)\n```\n[k](#f)\n"
     )
     lost = ["none.md", "#there", "other.md#two", "none.svg", "#f", "gone.svg"]
+    lost += ["_static/lost.js", "lost.js"]
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     assert list(broken(page, text)) == lost

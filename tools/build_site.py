@@ -86,6 +86,7 @@ def main() -> int:
     )  # myst-nb leaves copies of notebooks
     if status == 0:
         build_wheel(SITE / "wheels")
+        build_digits(SITE / "_static")
         list_versions(SITES)
     return status
 
@@ -96,6 +97,14 @@ def build_wheel(folder: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     [wheel] = folder.glob("*.whl")
     (folder / "name.txt").write_text(f"{wheel.name}\n")
+
+
+def build_digits(folder: Path) -> None:
+    """Build the page that reads digits, to which a how-to leads."""
+    command = [sys.executable, str(ROOT / "examples" / "export" / "web" / "export_digits.py")]
+    with tempfile.TemporaryDirectory() as built:
+        subprocess.run([*command, built], check=True)
+        shutil.copy(Path(built, "digits.html"), folder)
 
 
 def list_versions(sites: Path) -> None:
@@ -115,10 +124,6 @@ def collect() -> None:
     for tool in ("operators", "passes", "rules"):
         command = [sys.executable, str(ROOT / "tools" / f"{tool}.py")]
         subprocess.run([*command, "--pages", str(SOURCE / "docs")], check=True)
-    with tempfile.TemporaryDirectory() as folder:  # a page that reads digits, beside the documents
-        command = [sys.executable, str(ROOT / "examples" / "export" / "web" / "export_digits.py")]
-        subprocess.run([*command, folder], check=True)
-        shutil.copy(Path(folder, "digits.html"), SOURCE / "docs" / "static")
     outside = re.findall(r"^- \[[^]]+\]\(\.\./([^)]+)\)", LISTING.read_text("utf-8"), re.M)
     for name in dict.fromkeys([*COPIED, *BESIDE_CODE, *NOTEBOOKS, *outside]):
         (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
