@@ -294,7 +294,9 @@ class _Lifter(rewriting.BindingRewriter):
             if binding.var is not None:
                 self._known(binding.var)
             target = _with_closures(binding.struct_info)
-            return super().binding(replace(binding, struct_info=target), block)
+            if target != binding.struct_info:
+                binding = replace(binding, struct_info=target)
+            return super().binding(binding, block)
         var, sinfo = binding.var, binding.var.struct_info
         if isinstance(binding.value, rx.Function):
             return self._lift(var, binding.value)
