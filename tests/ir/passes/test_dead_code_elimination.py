@@ -115,6 +115,47 @@ def test_an_unused_cast_stays_for_a_symbol_that_is_used() -> None:
     check(DeadCodeElimination(), module(before), module(after), X, X)
 
 
+SymbolsOfLocalFunctions = """
+def unused(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float32")):
+    n = T.int64()
+    with R.dataflow():
+        a = R.match_cast(x, f32[n])
+        b = R.zeros(R.shape([n]), "float32")
+        R.output(a, b)
+-   def inner(c: f32[n]):
+-       return R.negative(c)
+    return b
+
+def used(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float32")):
+    n = T.int64()
+    with R.dataflow():
+        a = R.match_cast(x, f32[n])
+        R.output(a)
+    def inner(c: f32[n]):
+        return R.negative(c)
+    d = inner(y)
+    return d
+
+def before(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float32")):
+    n = T.int64()
+    def inner(c: f32[n]):
+        return R.negative(c)
+    with R.dataflow():
+        a = R.match_cast(x, f32[n])
+        b = R.zeros(R.shape([n]), "float32")
+        R.output(a, b)
+    return (b, inner(y))
+"""
+
+
+@pytest.mark.rule("OPT-9", "SC-13", "SC-15")
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+@pytest.mark.parametrize("name", ["unused", "used", "before"])
+def test_parameters_of_a_local_function_do_not_bind_a_symbol_of_a_cast(name: str) -> None:
+    before, after = map(module, both(SymbolsOfLocalFunctions))
+    check(DeadCodeElimination(), before, after, X, X, name=name)
+
+
 SymbolOfUnusedCall = graph("""
 def main(x: R.Tensor):
     n = T.int64()

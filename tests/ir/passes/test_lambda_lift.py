@@ -204,6 +204,58 @@ def test_calls_that_become_recursive_are_moved_out_of_dataflow_blocks() -> None:
         assert int(results[0]) == 24
 
 
+Curried = module("""
+def global_(p: f32[4]):
+    def add(q: f32[4]):
+        return R.add(p, q)
+    return add
+
+def main(x: f32[4], choice: R.Tensor((), "bool")):
+    def make(p: f32[4]):
+        def add(q: f32[4]):
+            return R.add(p, q)
+        return add
+    def captures(p: f32[4]):
+        def add(q: f32[4]):
+            a = R.add(p, q)
+            return R.add(a, x)
+        return add
+    def higher(p: f32[4]):
+        m = make
+        return m
+    def both(p: f32[4]):
+        return (make, p)
+    def identity(f: R.Callable((f32[4],), R.Callable((f32[4],), f32[4]))):
+        return f
+    def apply(f: R.Callable((f32[4],), R.Callable((f32[4],), f32[4]))):
+        a = f(x)
+        b = a(x)
+        return b
+    if choice:
+        one = captures
+    else:
+        one = make
+    two = higher(x)
+    pair = both(x)
+    three = pair[0]
+    four = R.match_cast(make, R.Callable((f32[4],), R.Callable((f32[4],), f32[4])))
+    five = identity(captures)
+    six = cls.global_
+    return (apply(one), apply(two), apply(three), apply(four), apply(five), apply(six))
+""")
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_functions_may_return_functions_that_return_functions(target: str) -> None:
+    after = LambdaLift()(Curried)
+    assert check_well_formed(after, normal_form=True) == []
+    assert not any(isinstance(node, relax.Function) for node in walk(after["main"].body))
+    for choice in (True, False):
+        found = relaxpy.compile(after, target)["main"](X, np.array(choice))
+        for result, factor in zip(found, (3 if choice else 2, 2, 2, 2, 3, 2), strict=True):
+            np.testing.assert_array_equal(result, factor * X)
+
+
 Passed = module("""
 def main(x: f32[4], y: f32[n]):
     def add(a: f32[4]) -> f32[4]:

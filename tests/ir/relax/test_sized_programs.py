@@ -12,6 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
+from relaxpy.ir.relax.rewrite.map_bindings import without_unused
 from tests.fuzz.sized_programs import programs
 
 
@@ -50,3 +51,14 @@ def test_a_builder_gives_the_same_as_normalisation(func: rx.Function) -> None:
         warnings.simplefilter("ignore", RelaxpyWarning)
         built = BlockBuilder().normalize_function(func)
     assert structural_equal(built, found)
+
+
+@pytest.mark.rule("OPT-9", "SC-15")
+@given(programs())
+def test_no_shape_variable_is_left_without_its_cast(func: rx.Function) -> None:
+    found = normalized(func)
+    if isinstance(found, StructInfoError):
+        return
+    after = normalized(without_unused(found))
+    assert isinstance(after, rx.Function)
+    assert check_well_formed(after, normal_form=True) == []

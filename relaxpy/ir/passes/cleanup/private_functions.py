@@ -271,37 +271,48 @@ class _Lifter(rewriting.BindingRewriter):
 
     @override
     def function(self, func: rx.Function) -> rx.Function:
-        after = super().function(func)
-        declared = after.ret_struct_info
-        if declared is None or not _has_functions(declared) or after.body.body in after.params:
+        params = tuple(map(self._known, func.params))
+        after = super().function(func if params == func.params else rebuild(func, params=params))
+        declared, result = after.ret_struct_info, after.body.body
+        if declared is None or not _has_functions(declared):
             return after
-        if isinstance(after.body.body, rx.GlobalVar):
-            return after
-        is_closure = isinstance(declared, rx.FuncStructInfo)
-        return rebuild(after, ret_struct_info=rx.ObjectStructInfo() if is_closure else None)
+        is_known = result in after.params or isinstance(result, rx.GlobalVar)
+        lifted = _with_closures(declared) if is_known else _of_closures(declared)
+        return after if lifted == declared else rebuild(after, ret_struct_info=lifted)
+
+    def _known(self, var: rx.Var) -> rx.Var:
+        """The variable of a value that is not a closure made here, but whose results may be."""
+        sinfo = var.struct_info
+        after = sinfo if sinfo is None else _with_closures(sinfo)
+        return var if after == sinfo else self.rederived(var, after)
 
     @override
     def binding(
         self, binding: rx.Binding, block: rx.BindingBlock
     ) -> Iterable[rx.Binding | rx.BindingBlock]:
-        if not isinstance(binding, rx.VarBinding):
+        if isinstance(binding, rx.MatchCast):
+            if binding.var is not None:
+                self._known(binding.var)
+            target = _with_closures(binding.struct_info)
+            if target != binding.struct_info:
+                binding = replace(binding, struct_info=target)
             return super().binding(binding, block)
         var, sinfo = binding.var, binding.var.struct_info
         if isinstance(binding.value, rx.Function):
             return self._lift(var, binding.value)
-        is_known = isinstance(self._remapped(binding.value), rx.GlobalVar)
-        if sinfo is not None and _has_functions(sinfo) and not is_known:
-            if isinstance(sinfo, rx.FuncStructInfo):
-                self._enter_closure(var, pure=sinfo.purity)
-            else:
-                self.declared[self.rederived(var)] = sinfo
+        if isinstance(self._remapped(binding.value), rx.GlobalVar):
+            self._known(var)
+        elif isinstance(sinfo, rx.FuncStructInfo):
+            self._enter_closure(var, pure=sinfo.purity)
+        elif sinfo is not None and _has_functions(sinfo):
+            self.declared[self.rederived(var, _of_closures(sinfo))] = _with_closures(sinfo)
         return super().binding(binding, block)
 
     def _enter_closure(self, var: rx.Var, *, pure: bool) -> rx.Var:
         new = self.rederived(var, rx.ObjectStructInfo())
         self.closures[new] = pure
         if var.struct_info is not None:
-            self.declared[new] = var.struct_info
+            self.declared[new] = _with_closures(var.struct_info)
         return new
 
     @override
@@ -410,6 +421,23 @@ def _captured_sizes(func: rx.Function) -> dict[rx.Var, list[tir.Var]]:
 
     enter(func.body, frozenset(shape_vars_of(func.params)))
     return captured
+
+
+def _of_closures(sinfo: rx.StructInfo) -> rx.StructInfo:
+    """The struct info of a result in which functions are closures, whose struct info is Object."""
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return replace(sinfo, fields=tuple(map(_of_closures, sinfo.fields)))
+    return rx.ObjectStructInfo() if isinstance(sinfo, rx.FuncStructInfo) else sinfo
+
+
+def _with_closures(sinfo: rx.StructInfo) -> rx.StructInfo:
+    """The struct info in which functions that functions return are closures."""
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return replace(sinfo, fields=tuple(map(_with_closures, sinfo.fields)))
+    if not isinstance(sinfo, rx.FuncStructInfo):
+        return sinfo
+    params = None if sinfo.params is None else tuple(map(_with_closures, sinfo.params))
+    return replace(sinfo, params=params, ret=_of_closures(sinfo.ret))
 
 
 def _has_functions(sinfo: rx.StructInfo) -> bool:

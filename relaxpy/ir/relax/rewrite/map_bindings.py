@@ -476,7 +476,8 @@ def needed_bindings(
             case rx.If(cond=cond, true_branch=yes, false_branch=no):
                 waiting += (cond, yes, no)
             case rx.Function(params=params, body=body, ret_struct_info=ret):
-                waiting += (*params, body) if ret is None else (*params, ret, body)
+                sinfos = (*(param.struct_info for param in params), ret)
+                waiting += (*params, *(info for info in sinfos if info is not None), body)
             case _:
                 waiting += occurring_vars(node)
                 if casts:
@@ -486,22 +487,25 @@ def needed_bindings(
 
 
 def _casts_by_shape_var(root: rx.Expr) -> dict[tir.Var, list[rx.MatchCast]]:
-    """The casts that may bind each shape variable that is not bound by a parameter."""
+    """The casts that may bind each shape variable: no parameter of a function around them does."""
     casts: dict[tir.Var, list[rx.MatchCast]] = {}
-    nodes = list(_above_leaves(root))
-    for node in nodes:
-        if isinstance(node, rx.MatchCast):
-            for var in definable_shape_vars(node.struct_info):
-                casts.setdefault(var, []).append(node)
-    for node in nodes if casts else ():
-        if isinstance(node, rx.Function):
-            for var in shape_vars_of(node.params):
-                casts.pop(var, None)
+    scopes: list[tuple[rx.Expr, frozenset[tir.Var]]] = [(root, frozenset())]
+    for scope, known in scopes:
+        for node in _above_leaves(scope):
+            if isinstance(node, rx.Function):
+                scopes.append((node.body, known.union(shape_vars_of(node.params))))
+            elif isinstance(node, rx.MatchCast):
+                for var in definable_shape_vars(node.struct_info):
+                    if var not in known:
+                        casts.setdefault(var, []).append(node)
     return casts
 
 
 def _above_leaves(root: rx.Expr) -> Iterator[Node]:
-    """Visit the nodes under `root` once that are neither leaves nor struct info, in order."""
+    """Visit the nodes under `root` once that are neither leaves nor struct info, in order.
+
+    The bodies of functions are not entered.
+    """
     visited: set[int] = set()
     stack: list[Node] = [root]
     while stack:
@@ -510,7 +514,8 @@ def _above_leaves(root: rx.Expr) -> Iterator[Node]:
             continue
         visited.add(id(node))
         yield node
-        stack += [child for child in reversed(node._children()) if type(child) not in _LEAVES]
+        if not isinstance(node, rx.Function):
+            stack += [child for child in reversed(node._children()) if type(child) not in _LEAVES]
 
 
 _LEAVES: Final = ATOMS | {Op, rx.ExternFunc}
