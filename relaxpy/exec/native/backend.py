@@ -27,7 +27,7 @@ from relaxpy.exec.native.calls.entry_table import (
 )
 from relaxpy.exec.native.calls.jit import PartsAhead, compile_code
 from relaxpy.exec.native.classes import KernelClass, classes_of
-from relaxpy.exec.native.emit import KernelEmitter, Workspace
+from relaxpy.exec.native.emit import KernelEmitter, KernelMemory
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
@@ -55,7 +55,7 @@ from relaxpy.exec.native.weights import constant_arguments
 from relaxpy.exec.numpy.compiler import Kernel
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.support.dataclass import replace
@@ -96,8 +96,8 @@ class NativeBackend:
         """Functions of kernels, by Python name and the parameters that they take packed."""
         self._programs: dict[str, KernelProgram] = {}
         """The programs of the kernels that have several forms, by Python name."""
-        self.workspaces: dict[str, Workspace] = {}
-        """The memory that exported kernels take, by function."""
+        self.memory: dict[str, KernelMemory] = {}
+        """The memory that kernels take, by function."""
         self.refusals: dict[str, str] = {}
         """Why kernels, by Python name, and Relax functions, by name, have no native form."""
         self.problem = ""
@@ -301,7 +301,7 @@ class NativeBackend:
         written = self.module.rename(emitted, _KERNEL, symbol)
         if is_new:
             self._ahead.add(self.module, written)  # a thread may read their text from here on
-        self.workspaces[symbol] = emitter.workspace
+        self.memory[symbol] = emitter.memory
         return emitter, symbol, written
 
     def _emitted(
@@ -454,11 +454,6 @@ class NativeBackend:
         if shared is None or shared.kernel is None or not kernel.is_native:
             return rewritten(program_of(kernel.plan))
         return rewritten(program_of(shared.kernel.plan, is_short=shared.found.is_short))
-
-    def class_values(self, func: PrimFunc) -> Mapping[Var, PrimExpr]:
-        """The values that a kernel of a class passes for the further parameters of `loops`."""
-        shared = self._classes.get(func)
-        return {} if shared is None else shared.found.members[func]
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
