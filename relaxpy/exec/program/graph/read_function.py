@@ -37,7 +37,7 @@ from relaxpy.exec.program.lower.known import Sizes, kernel_use, sizes_if_equal
 from relaxpy.exec.program.lower.scope import GlobalCallee
 from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.checks import output_sinfos, widened
-from relaxpy.exec.runtime.registry import split_result
+from relaxpy.exec.runtime.tail_calls import split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import occurrences
