@@ -222,7 +222,7 @@ class MemoryReader:
     def _called(self, kernel: Kernel, args: Sequence[Held]) -> IndexPoly:
         """The memory of a native kernel that Python calls."""
         assert self._backend is not None
-        symbol, signature = self._backend.claimed[kernel.name]
+        native = self._backend.claimed[kernel.name]
         values: dict[tir.Var, tir.PrimExpr] = {}
         for buffer, arg in zip(kernel.plan.func.buffer_map_items, args, strict=False):
             if buffer is not None and isinstance(arg, Array):
@@ -230,9 +230,10 @@ class MemoryReader:
                     if isinstance(var, tir.Var) and dim is not None:
                         values[var] = dim.expr()
         passed = [arg.expr() if isinstance(arg, IndexPoly) else arg for arg in args]
-        constants = (as_poly(number).expr() for number in signature.constants)
-        sizes = (substitute(size, values) for size in sizes_of(signature.params))
-        return self._with_threads(self._backend.memory[symbol], [*passed, *constants, *sizes])
+        constants = (as_poly(number).expr() for number in native.signature.constants)
+        sizes = (substitute(size, values) for size in sizes_of(native.signature.params))
+        memory = self._backend.memory[native.symbol]
+        return self._with_threads(memory, [*passed, *constants, *sizes])
 
     def _with_threads(self, memory: KernelMemory, arguments: Sequence[object]) -> IndexPoly:
         """The memory of a call of a native kernel, with that of all threads."""
