@@ -22,7 +22,8 @@ from relaxpy.errors import (
 from relaxpy.exec.api.compile import compile
 from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.api.vm import VirtualMachine
-from relaxpy.exec.runtime.registry import get_global_func, takes_self
+from relaxpy.exec.runtime.python_functions import takes_self
+from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.ir.arith.prove import simplify

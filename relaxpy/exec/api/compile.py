@@ -30,7 +30,8 @@ from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.program.link import link
 from relaxpy.exec.program.saved import NOT_A_PROGRAM, program_of_saved
 from relaxpy.exec.program.table import CompiledProgram
-from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold, with_instance
+from relaxpy.exec.runtime.python_functions import with_instance
+from relaxpy.exec.runtime.registry import Answer, answers_in, still_hold
 from relaxpy.exec.runtime.threads import rounding, thread_count
 from relaxpy.exec.store.container import Container, damaged, path_text
 from relaxpy.exec.store.stored import Source, is_default, load_program

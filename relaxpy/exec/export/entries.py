@@ -11,12 +11,12 @@ from relaxpy.exec.export.table import (
     HEADER_BYTES,
     MISUSE,
     THREAD_FIELDS,
+    THREADS,
     ExportedFunction,
     ExportedTensor,
     Field,
 )
 from relaxpy.exec.machine.platforms import LINE_BYTES
-from relaxpy.exec.native.emit import THREADS
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import BOOL, I32, I64, POINTER, Function, Value
 from relaxpy.exec.native.threads.code import COUNT, INDEX, OWNER, RUN, SIZE, WEIGHTS, context_word

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from typing_extensions import override
@@ -21,6 +21,7 @@ from relaxpy.exec.export.prepare import prepared
 from relaxpy.exec.export.table import (
     HEADER_BYTES,
     SUFFIXES,
+    THREADS,
     ExportedConstant,
     ExportedFunction,
     ExportedProgram,
@@ -32,25 +33,22 @@ from relaxpy.exec.machine.fast_paths import LENIENT_TESTS, OUTLINING, PACKED_CAL
 from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.native.calls.entry import Anything, leaves_of
 from relaxpy.exec.native.calls.jit import PartsAhead
-from relaxpy.exec.native.emit import aligned
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.machine_code.machine import Machine, current, generating_for
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
-from relaxpy.exec.program.graph.emit_region import plan_memory
+from relaxpy.exec.program.graph.emit_region import workspace_bytes
 from relaxpy.exec.program.graph.program import (
     Assertion,
-    Branch,
     Check,
     Constant,
     ExternCall,
     Graph,
     KernelCall,
-    Loop,
     Passed,
-    Region,
+    Step,
     Tensor,
     Value,
     leaves,
@@ -68,14 +66,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.short_text.nodes import ShortText
-from relaxpy.ir.tir.ops import maximum
+from relaxpy.ir.tir.ops import floordiv, maximum
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.exec.numpy.compiler import Kernel
-    from relaxpy.ir.tir.expr import PrimExpr, Var
 
 _UNKNOWN: Final = "a kernel gets sizes that do not fit its parameters, or that are too large"
 """The text of status 1."""
@@ -310,6 +306,7 @@ class _Exporter:
         ]
         names = {t.memory: i for t, i in zip(_in_order(graph), inputs, strict=True)}
         outputs = [*_outputs(graph, names, signature)]
+        workspace = workspace_bytes(graph.region, self._memory_of, _largest, _aligned)
         function = ExportedFunction(
             name,
             symbol,
@@ -317,7 +314,7 @@ class _Exporter:
             sizes,
             outputs,
             graph.limit,
-            simplify((self.workspace(graph.region) + (LINE_BYTES - 1)).expr()),
+            simplify((workspace + (LINE_BYTES - 1)).expr()),
             bool(graph.constants),
             bool(graph.constants) and not self.weights_inside,
         )
@@ -325,34 +322,16 @@ class _Exporter:
         emitter.emit(self.name, header, self._end)
         return function
 
-    def workspace(self, region: Region) -> IndexPoly:
-        """The memory of a region besides its results, with that of its steps."""
-        plan = plan_memory(region)
-        total = as_poly(plan.fixed)
-        for slot in plan.slot_sizes:
-            total = total + aligned(reduce(_largest, slot))
-        inner = as_poly(0)
-        for step in region.steps:
-            match step:
-                case KernelCall():
-                    inner = _largest(inner, self._of_kernel(step))
-                case Branch() | Loop():
-                    for way in step.regions:
-                        inner = _largest(inner, self.workspace(way))
-                case _:
-                    pass
-        return total + inner
-
-    def _of_kernel(self, call: KernelCall) -> IndexPoly:
-        """The memory of a kernel, over the sizes of its caller."""
-        found = self.backend.workspaces[self.backend.kernels[call]]
-        arguments = [*call.arguments, *call.sizes]
-        values: dict[Var, PrimExpr] = {}
-        for var, number in found.sizes.items():
-            argument = arguments[number]
-            assert not isinstance(argument, Tensor)
-            values[var] = argument
-        return as_poly(simplify(substitute(found.bytes.expr(), values)))
+    def _memory_of(self, step: Step) -> IndexPoly:
+        """The memory of a kernel, over the sizes of its caller; other steps have none."""
+        if not isinstance(step, KernelCall):
+            return as_poly(0)
+        memory = self.backend.memory[self.backend.kernels[step]]
+        found = memory.of_call([*step.arguments, *step.sizes])
+        blocks, of_tasks = (
+            sum(map(_aligned, each), as_poly(0)) for each in (found.blocks, found.of_tasks)
+        )
+        return blocks + of_tasks * as_poly(THREADS)
 
     # ---- what prevents it
 
@@ -411,6 +390,14 @@ def _kernels_called(func: rx.Function, lowering: ModuleLowering) -> Iterator[str
             callee = call.args[0]
             if isinstance(callee, rx.GlobalVar):
                 yield lowering.python_name(callee.name_hint)
+
+
+def _aligned(size: IndexPoly) -> IndexPoly:
+    """A size that may be negative, as memory that begins and ends at multiples of 64 bytes."""
+    if size.constant is not None:
+        return as_poly(-(-max(size.constant, 0) // LINE_BYTES) * LINE_BYTES)
+    lines = floordiv(maximum(size.expr(), 0) + (LINE_BYTES - 1), LINE_BYTES)
+    return as_poly(lines) * LINE_BYTES
 
 
 def _largest(a: IndexPoly, b: IndexPoly) -> IndexPoly:

@@ -12,12 +12,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from relaxpy.exec.native.emit import THREADS as THREADS
 from relaxpy.exec.native.machine_code.machine import Machine
 from relaxpy.exec.native.values.packing import Array, Packing
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
 
+THREADS: Final = Var("threads", "int64")
+"""The number of threads that run the tasks of a program, in formulas of its memory."""
 HEADER_BYTES: Final = 64
 """The bytes of the weights before the first constant."""
 MISUSE: Final[Mapping[int, str]] = {

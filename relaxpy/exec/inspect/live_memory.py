@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -42,22 +42,20 @@ from relaxpy.exec.inspect.memory_values import (
 )
 from relaxpy.exec.machine.blas import has_thread_limit
 from relaxpy.exec.machine.tuning import Blocks, NumPy
-from relaxpy.exec.native.emit import local_buffers
+from relaxpy.exec.native.calls.entry import sizes_of
+from relaxpy.exec.native.emit import KernelMemory
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.numpy import python_ast as py
 from relaxpy.exec.numpy.compiler import Kernel
 from relaxpy.exec.numpy.row_blocks import threads as numpy_threads
-from relaxpy.exec.program.graph.emit_region import byte_count, plan_memory
+from relaxpy.exec.program.graph.emit_region import byte_count, workspace_bytes
 from relaxpy.exec.program.graph.program import (
-    Branch,
     Constant as Weight,
     Graph,
     KernelCall,
-    Loop,
     PackedStep,
     Passed,
-    Region,
+    Step,
     Tensor,
     Value as Result,
 )
@@ -70,6 +68,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
 
 _PAGE: Final = 1 << 12
@@ -83,6 +82,10 @@ _SIZES: Final[Mapping[str, ast.operator]] = {
 _WITHOUT_TENSORS: Final = (rx.ShapeStructInfo, rx.PrimStructInfo, rx.FuncStructInfo)
 _TEMPORARIES: Final = {"rt.erf": 4, "rt.ldexp": 2, "rt.integers": 3}
 """The arrays besides the result that functions of the run-time library make."""
+
+
+def _unrounded(size: IndexPoly) -> IndexPoly:
+    return size
 
 
 @dataclass(slots=True)
@@ -123,7 +126,6 @@ class MemoryReader:
         self.threads = numpy_threads() if self._backend is None else native_threads()
         self._running: list[str] = []
         self._makes_tensors = False
-        self._programs: dict[Kernel, KernelProgram] = {}
 
     # ---- functions
 
@@ -184,7 +186,8 @@ class MemoryReader:
             tensor: Block(substituted(byte_count(tensor), sizes)) for tensor in graph.region.results
         }
         results = frozenset(new.values())
-        self._note(substituted(self._workspace(graph.region), sizes), results)
+        own = workspace_bytes(graph.region, partial(self._of_step, graph), largest, _unrounded)
+        self._note(substituted(own, sizes), results)
         arguments = [*leaves_in(tuple(args))]
         numbers = {tensor: number for number, tensor in graph.tensors.items()}
 
@@ -204,51 +207,45 @@ class MemoryReader:
 
         return held(graph.result)
 
-    def _workspace(self, region: Region) -> IndexPoly:
-        """The memory of a region besides its results, with that of its steps."""
-        plan = plan_memory(region)
-        total, inner = as_poly(plan.fixed), ZERO
-        for slot in plan.slot_sizes:
-            total = total + reduce(largest, slot)
-        for step in region.steps:
-            match step:
-                case KernelCall(kernel=name, arguments=arguments):
-                    inner = largest(inner, self._local(self._kernels[name][0], arguments))
-                case Branch() | Loop():
-                    for way in step.regions:
-                        inner = largest(inner, self._workspace(way))
-                case PackedStep():
-                    inner = largest(inner, unknown("caches"))
-                case _:
-                    pass
-        return total + inner
-
-    def _local(
-        self, kernel: Kernel, arguments: Sequence[Tensor | tir.PrimExpr | Held]
-    ) -> IndexPoly:
-        """The local buffers of a native kernel, with those of all threads."""
+    def _of_step(self, graph: Graph, step: Step) -> IndexPoly:
+        """The memory that a step of a native function takes."""
         assert self._backend is not None
-        func = kernel.plan.func
-        program = self._programs.get(kernel)
-        if program is None:
-            program = self._programs[kernel] = self._backend.loops(func, kernel)
-        values = dict(self._backend.class_values(func))
-        for buffer, argument in zip(program.plan.func.buffer_map_items, arguments, strict=False):
-            if buffer is not None and isinstance(argument, Tensor | Array):
-                for var, dim in zip(buffer.shape, argument.shape or (), strict=False):
+        match step:
+            case KernelCall(kernel=name, arguments=arguments, sizes=sizes):
+                symbol = self._backend.form(name, graph.packed(step))
+                return self._with_threads(self._backend.memory[symbol], [*arguments, *sizes])
+            case PackedStep():
+                return unknown("caches")
+            case _:
+                return ZERO
+
+    def _called(self, kernel: Kernel, args: Sequence[Held]) -> IndexPoly:
+        """The memory of a native kernel that Python calls."""
+        assert self._backend is not None
+        native = self._backend.claimed[kernel.name]
+        values: dict[tir.Var, tir.PrimExpr] = {}
+        for buffer, arg in zip(kernel.plan.func.buffer_map_items, args, strict=False):
+            if buffer is not None and isinstance(arg, Array):
+                for var, dim in zip(buffer.shape, arg.shape or (), strict=False):
                     if isinstance(var, tir.Var) and dim is not None:
-                        values[var] = as_poly(dim).expr()
-        total = ZERO
-        for buffer, count, in_tasks in local_buffers(program):
-            size = substituted(count * buffer.dtype.numpy().itemsize, values)
-            total = total + (size * self.threads if in_tasks else size)
-            self.per_thread = largest(self.per_thread, size) if in_tasks else self.per_thread
-        return total
+                        values[var] = dim.expr()
+        passed = [arg.expr() if isinstance(arg, IndexPoly) else arg for arg in args]
+        constants = (as_poly(number).expr() for number in native.signature.constants)
+        sizes = (substitute(size, values) for size in sizes_of(native.signature.params))
+        memory = self._backend.memory[native.symbol]
+        return self._with_threads(memory, [*passed, *constants, *sizes])
+
+    def _with_threads(self, memory: KernelMemory, arguments: Sequence[object]) -> IndexPoly:
+        """The memory of a call of a native kernel, with that of all threads."""
+        found = memory.of_call(arguments)
+        of_thread = sum(found.of_tasks, ZERO)
+        self.per_thread = largest(self.per_thread, of_thread)
+        return sum(found.blocks, of_thread * self.threads)
 
     def _kernel(self, kernel: Kernel, checked: bool, args: Sequence[Held]) -> None:
         """A call of a kernel, which keeps no memory."""
         if kernel.is_native:
-            self._note(self._local(kernel, args))
+            self._note(self._called(kernel, args))
             return
         tree = kernel.tree
         if not checked and kernel.unchecked is not None:

@@ -6,6 +6,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,7 +28,7 @@ from relaxpy.exec.native.calls.entry_table import (
 )
 from relaxpy.exec.native.calls.jit import PartsAhead, compile_code
 from relaxpy.exec.native.classes import KernelClass, classes_of
-from relaxpy.exec.native.emit import KernelEmitter, Workspace
+from relaxpy.exec.native.emit import KernelEmitter, KernelMemory
 from relaxpy.exec.native.entry_parameters import EntrySignature, signature_of
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import I32, I64, POINTER
@@ -55,10 +56,10 @@ from relaxpy.exec.native.weights import constant_arguments
 from relaxpy.exec.numpy.compiler import Kernel
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
-from relaxpy.support.dataclass import replace
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.progress import stage
 
 _KERNEL: Final = "kernel"
@@ -68,6 +69,25 @@ _KERNEL: Final = "kernel"
 def rewritten(program: KernelProgram) -> KernelProgram:
     """`program` with fused epilogues, coalesced short axes, and tasks."""
     return in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeKernel:
+    """A kernel that runs natively.
+
+    Fields:
+        symbol: its function, as it was emitted first.
+        signature: its parameters.
+        packings: the possible packings of these, by number.
+        forms: its functions, by the parameters that they take packed.
+        program: what other forms are emitted from, if there may be some.
+    """
+
+    symbol: str
+    signature: EntrySignature
+    packings: Mapping[int, Packing] = field(default_factory=dict)
+    forms: dict[frozenset[int], str] = field(default_factory=dict)
+    program: KernelProgram | None = None
 
 
 class NativeBackend:
@@ -80,10 +100,8 @@ class NativeBackend:
         self.as_written = as_written
         machine = current()
         self.module = machine.module()
-        self.claimed: dict[str, tuple[str, EntrySignature]] = {}
-        """The functions and parameters of the kernels that run natively, by Python name."""
-        self.packings: dict[str, Mapping[int, Packing]] = {}
-        """The possible packings of the parameters of these kernels, by number."""
+        self.claimed: dict[str, NativeKernel] = {}
+        """The kernels that run natively, by Python name."""
         self.failures = FailureTable()
         """The obligations that kernels report."""
         self.objects: dict[str, bytes] = {}
@@ -92,12 +110,8 @@ class NativeBackend:
         """The classes of kernels that have one."""
         self._constants: Mapping[PrimFunc, Set[int]] = {}
         """The numbers of the arguments of kernels that are always constants."""
-        self.forms: dict[tuple[str, frozenset[int]], str] = {}
-        """Functions of kernels, by Python name and the parameters that they take packed."""
-        self._programs: dict[str, KernelProgram] = {}
-        """The programs of the kernels that have several forms, by Python name."""
-        self.workspaces: dict[str, Workspace] = {}
-        """The memory that exported kernels take, by function."""
+        self.memory: dict[str, KernelMemory] = {}
+        """The memory that kernels take, by function."""
         self.refusals: dict[str, str] = {}
         """Why kernels, by Python name, and Relax functions, by name, have no native form."""
         self.problem = ""
@@ -197,9 +211,8 @@ class NativeBackend:
             shared.kernel.report = self._report(kernel.name, program, written)
             shared.claimed = self.claimed[kernel.name]
         assert shared.claimed is not None
-        symbol, signature = shared.claimed
-        self.claimed[kernel.name] = symbol, signature.of_member(func, found.members[func])
-        self.packings[kernel.name] = {}
+        signature = shared.claimed.signature.of_member(func, found.members[func])
+        self.claimed[kernel.name] = NativeKernel(shared.claimed.symbol, signature)
         blocks = dict(zip(*map(_block_names, (found.func, func)), strict=True))
         kernel.report = tuple(
             replace(row, block=blocks.get(row.block, row.block)) for row in shared.kernel.report
@@ -240,7 +253,7 @@ class NativeBackend:
 
     def _threads(self, name: str, functions: Iterable[str]) -> str:
         """The most threads that a claimed kernel, which has `functions`, runs on."""
-        tasks = f"{self.claimed[name][0]}.task"
+        tasks = f"{self.claimed[name].symbol}.task"
         is_parallel = any(function.startswith(tasks) for function in functions)
         return str(native_threads()) if is_parallel else "1"
 
@@ -272,11 +285,10 @@ class NativeBackend:
         """
         signature = signature_of(program)
         emitter, symbol, written = self._written(program, signature, multiples, constants)
-        self.claimed[name] = symbol, signature
-        self.packings[name] = emitter.packings
-        self.forms[name, constants.intersection(emitter.packings)] = symbol
-        if emitter.packings:
-            self._programs[name] = program
+        packings = emitter.packings
+        forms = {constants.intersection(packings): symbol}
+        kept = program if packings else None
+        self.claimed[name] = NativeKernel(symbol, signature, packings, forms, kept)
         return written
 
     def _written(
@@ -301,7 +313,7 @@ class NativeBackend:
         written = self.module.rename(emitted, _KERNEL, symbol)
         if is_new:
             self._ahead.add(self.module, written)  # a thread may read their text from here on
-        self.workspaces[symbol] = emitter.workspace
+        self.memory[symbol] = emitter.memory
         return emitter, symbol, written
 
     def _emitted(
@@ -344,15 +356,14 @@ class NativeBackend:
         Errors:
             RefusedError: a part of it has no native form.
         """
-        program, known = self._programs.get(name), self.forms.get((name, packed))
-        if program is None:
-            return self.claimed[name][0]
-        if known is None:
-            signature = self.claimed[name][1]
-            emitter, known, _ = self._written(program, signature, None, packed)
-            assert emitter.packings == self.packings[name], "forms of a kernel pack in one way"
-            self.forms[name, packed] = known
-        return known
+        kernel = self.claimed[name]
+        if kernel.program is None:
+            return kernel.symbol
+        if packed not in kernel.forms:
+            emitter, symbol, _ = self._written(kernel.program, kernel.signature, None, packed)
+            assert emitter.packings == kernel.packings, "forms of a kernel pack in one way"
+            kernel.forms[packed] = symbol
+        return kernel.forms[packed]
 
     def _takes_arrays(self, name: str) -> bool:
         """True if a kernel has a form for arrays, which it gets now."""
@@ -404,14 +415,13 @@ class NativeBackend:
         ]
 
     def _called_kernel(self, name: str) -> CalledKernel:
-        symbol, signature = self.claimed[name]
-        params = signature.params
+        kernel = self.claimed[name]
         kept = [
             n
-            for n, param in enumerate(params)
+            for n, param in enumerate(kernel.signature.params)
             if isinstance(param, Array) and (param.written or param.strides is not None)
         ]
-        return CalledKernel(name, symbol, self._entry(name), kept)
+        return CalledKernel(name, kernel.symbol, self._entry(name), kept)
 
     def code(self, called: Sequence[CalledKernel] = ()) -> bytes:
         """The machine code, with entries of the kernels that are `called` by Python."""
@@ -423,7 +433,7 @@ class NativeBackend:
                 for name in self.claimed.keys() & entries:
                     entry = self._entry(name)
                     if entry.tasks == BY_WORDS:
-                        signature = self.claimed[name][1]
+                        signature = self.claimed[name].signature
                         emit_by_words(module, entry.function, self.form(name), signature)
             with recorded() as objects:
                 self._code = compile_code(module, ahead=self._ahead)
@@ -433,7 +443,7 @@ class NativeBackend:
 
     def _entry(self, name: str) -> EntryTable:
         """The entry of a kernel that Python calls."""
-        symbol, (_, signature) = self.form(name), self.claimed[name]
+        symbol, signature = self.form(name), self.claimed[name].signature
         params = signature.params
         if signature.constants or len(types_of(params)) > PASSED:
             return entry_table(f"{symbol}.{name}.words", params, tasks=BY_WORDS)
@@ -454,11 +464,6 @@ class NativeBackend:
         if shared is None or shared.kernel is None or not kernel.is_native:
             return rewritten(program_of(kernel.plan))
         return rewritten(program_of(shared.kernel.plan, is_short=shared.found.is_short))
-
-    def class_values(self, func: PrimFunc) -> Mapping[Var, PrimExpr]:
-        """The values that a kernel of a class passes for the further parameters of `loops`."""
-        shared = self._classes.get(func)
-        return {} if shared is None else shared.found.members[func]
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
@@ -484,12 +489,12 @@ def _refused(_: Obligation) -> int:
 
 
 class _Class:
-    """A class with its kernel, and the function and the signature if that is native."""
+    """A class with its kernel, in both forms if that is native."""
 
     def __init__(self, found: KernelClass) -> None:
         self.found = found
         self.kernel: Kernel | None = None
-        self.claimed: tuple[str, EntrySignature] | None = None
+        self.claimed: NativeKernel | None = None
 
 
 def _block_names(func: PrimFunc) -> list[str]:

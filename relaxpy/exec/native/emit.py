@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from relaxpy.exec.loops.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.loops.plan.tree import For, Tile, Tree, accesses
-from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Allocations, Cost
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, sizes_of
 from relaxpy.exec.native.calls.interrupt import Interrupt
@@ -26,17 +25,34 @@ from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Var
-from relaxpy.ir.tir.ops import floordiv, int_range, maximum
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.ops import int_range
+from relaxpy.ir.tir.substitution import substitute
 
 
-class Workspace(NamedTuple):
-    """The bytes that an exported kernel takes, and the numbers of the arguments in the formula."""
+class KernelMemory(NamedTuple):
+    """The bytes of the blocks that a kernel takes besides its stack.
 
-    bytes: IndexPoly
+    Those `of_tasks` are there for each thread. The sizes that a caller knows by the numbers of the
+    arguments are in `sizes`.
+    """
+
+    blocks: Sequence[IndexPoly]
+    of_tasks: Sequence[IndexPoly]
     sizes: Mapping[Var, int]
+
+    def of_call(self, arguments: Sequence[object]) -> KernelMemory:
+        """The memory for a call with these arguments, over the sizes of its caller."""
+        passed = {var: arguments[number] for var, number in self.sizes.items()}
+        values = {var: size for var, size in passed.items() if isinstance(size, PrimExpr)}
+        blocks, of_tasks = (
+            [as_poly(simplify(substitute(size.expr(), values))) for size in each]
+            for each in (self.blocks, self.of_tasks)
+        )
+        return KernelMemory(blocks, of_tasks, {})
 
 
 class KernelEmitter:
@@ -70,9 +86,8 @@ class KernelEmitter:
         self.function = f = module.function(name, params, I32)
         if module.is_exported:
             f.memory, f.context = f.params[-2:]
-        self._local_bytes = as_poly(0)
-        self.workspace = Workspace(self._local_bytes, {})
-        """The memory that the function takes from its caller if it is exported."""
+        self._blocks: list[IndexPoly] = []
+        self._blocks_of_tasks: list[IndexPoly] = []
         arrays = [p for p, array in zip(f.params, is_array, strict=False) if array]
         pointers = dict(zip(signature.buffers, arrays, strict=True))
         given = f.params[len(is_array) : len(is_array) + len(sizes)]
@@ -104,12 +119,14 @@ class KernelEmitter:
         numbers = dict(zip(self.signature.buffers, arrays, strict=True))
         return {numbers[b]: how for b, how in self.frame.packable.items() if how is not None}
 
-    def _workspace(self) -> Workspace:
+    @property
+    def memory(self) -> KernelMemory:
+        """The memory of the function, known after it was emitted; its caller's if exported."""
         f = self.function
         numbers = {value.name: number for number, value in enumerate(f.params)}
         sizes = {s: numbers[v.name] for s, v in self.sizes.items() if isinstance(s, Var)}
-        of_tasks = as_poly(THREADS) * f.task_bytes
-        return Workspace(self._local_bytes + f.stack.more + of_tasks, sizes)
+        blocks = [*self._blocks, as_poly(f.stack.more)]
+        return KernelMemory(blocks, [*self._blocks_of_tasks, as_poly(f.task_bytes)], sizes)
 
     def emit(self) -> Function:
         """The function.
@@ -120,7 +137,6 @@ class KernelEmitter:
         f = self.function
         [status] = f.attempt(self._tested, self._refused)
         f.ret(status)
-        self.workspace = self._workspace()
         return f
 
     def _refused(self) -> list[Value]:
@@ -209,7 +225,7 @@ class KernelEmitter:
     def _layout(self) -> tuple[Value, dict[Buffer, Value]]:
         """Place the local buffers on the stack or in a block; return its size and their offsets."""
         frame, f = self.frame, self.function
-        total, bytes_of_all = f.const(I64, 0), as_poly(0)
+        total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
         for buffer, count, in_tasks in local_buffers(self.program):
             if buffer.strides:
@@ -228,25 +244,12 @@ class KernelEmitter:
             size = f.select(f.compare("sgt", size, 0), size, f.const(I64, 0)) + 63
             size = f.arithmetic("and", size, -64)
             offsets[buffer] = total
-            bytes_of = aligned(count)
+            (self._blocks_of_tasks if in_tasks else self._blocks).append(count)
             if in_tasks:
                 self.loops.scratch[buffer] = size
-                size, bytes_of = size * slots(f), bytes_of * as_poly(THREADS)
-            total, bytes_of_all = total + size, bytes_of_all + bytes_of
-        self._local_bytes = bytes_of_all
+                size = size * slots(f)
+            total = total + size
         return total, offsets
-
-
-THREADS: Final = Var("threads", "int64")
-"""The number of threads that run the tasks of an exported program, in formulas of its memory."""
-
-
-def aligned(size: IndexPoly) -> IndexPoly:
-    """A size that may be negative, as memory that begins and ends at multiples of 64 bytes."""
-    if size.constant is not None:
-        return as_poly(-(-max(size.constant, 0) // LINE_BYTES) * LINE_BYTES)
-    lines = floordiv(maximum(size.expr(), 0) + (LINE_BYTES - 1), LINE_BYTES)
-    return as_poly(lines) * LINE_BYTES
 
 
 def local_buffers(program: KernelProgram) -> Iterator[tuple[Buffer, IndexPoly, bool]]:

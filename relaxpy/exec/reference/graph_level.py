@@ -17,12 +17,8 @@ from relaxpy.exec.runtime import checks
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, OperatorCall, is_dynamic
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth
-from relaxpy.exec.runtime.registry import (
-    implementation,
-    packed_function,
-    resolve_python_callee,
-    split_result,
-)
+from relaxpy.exec.runtime.python_functions import resolve_python_callee
+from relaxpy.exec.runtime.registry import implementation, packed_function
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.support import (
     call_tir_dyn,
@@ -33,6 +29,7 @@ from relaxpy.exec.runtime.support import (
     sizes,
     with_context,
 )
+from relaxpy.exec.runtime.tail_calls import split_result
 from relaxpy.exec.runtime.users import call_users
 from relaxpy.exec.runtime.values import (
     Category,

@@ -14,7 +14,7 @@ const SPLITS = @SPLITS@;
 const WHOLE = @WHOLE@; // true if a piece that is a token is not merged
 const FIRST = @FIRST@; // what begins a text that is no conversation
 const ENDS = new Set(@ENDS@);
-const TURNS = @TURNS@; // what is around messages, or null: the model continues texts
+const TURNS = @TURNS@; // what is around messages, and what changes these, or null: the model continues texts
 const MOST_KEPT = 10000;
 
 const byteCharacters = () => {
@@ -110,6 +110,13 @@ export function choose(scores, temperature = 0) {
   return best;
 }
 
+/** An answer as the template shows it before later messages: without thoughts, if these have ended. */
+function earlier(answer) {
+  const end = TURNS?.end ? answer.lastIndexOf(TURNS.end) : -1;
+  const shown = end < 0 ? answer : answer.slice(end + TURNS.end.length).replace(/^\n+/, "");
+  return TURNS === null ? answer : shown[TURNS.answer]();
+}
+
 /** The model, loaded; `options` are those of `load`. */
 export async function open(options) { return new Chat(await load(options)); }
 
@@ -130,7 +137,7 @@ export class Chat {
   /** The answer to a message, or what continues a text, piece by piece. */
   async *answer(message, { temperature = 0, maxTokens = Infinity } = {}) {
     const text = TURNS === null ? message
-      : (this.#text === "" ? TURNS.first : this.#text + TURNS.next) + message.trim() + TURNS.last;
+      : (this.#text === "" ? TURNS.first : this.#text + TURNS.next) + message[TURNS.question]() + TURNS.last;
     const tokens = [...(TURNS === null ? FIRST : []), ...encode(text)];
     if (tokens.length === 0) throw new Error("the text has no tokens, so nothing can continue it");
     if (tokens.length >= this.context) {
@@ -146,12 +153,12 @@ export class Chat {
       const piece = written.add(token);
       answer += piece;
       if (piece !== "") yield piece;
-      this.#text = text + answer;
+      this.#text = text + earlier(answer);
       if (count + 1 < most) scores = this.#append([...this.#tokens, token]);
       await new Promise((done) => setTimeout(done)); // the page is drawn
     }
     const rest = written.end();
-    this.#text = text + answer + rest;
+    this.#text = text + earlier(answer + rest);
     if (rest !== "") yield rest;
   }
 

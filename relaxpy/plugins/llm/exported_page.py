@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import is_normalized
 
 from relaxpy import __version__
+from relaxpy.plugins.llm.answer_parts import Thoughts
 from relaxpy.plugins.llm.config import ModelError
 
 if TYPE_CHECKING:
@@ -18,6 +20,13 @@ _SOURCES: Final = {".chat.js": "chat.js", ".html": "chat.html"}
 _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _MARKS: Final = ("Aquestion", "Banswer", "Cquestion")
 """Messages that a template shows unchanged."""
+_CHANGES: Final[Mapping[str, Callable[[str], str]]] = {
+    "toString": str,
+    "trim": str.strip,
+    "trimStart": str.lstrip,
+    "trimEnd": str.rstrip,
+}
+"""What templates do to messages, by the methods of JavaScript that do the same."""
 _SYNTAX: Final = (
     r"\\[pP]\{\w+\}|\\.|\(\?i:|\(\?[:!=]?|(?:[?*+]|\{\d+(?:,\d*)?\})[?+]?|\[\^?\]?|&&|."
 )
@@ -80,6 +89,8 @@ def _tables(raw: Mapping[str, Any]) -> dict[str, Any]:
         for option in ("single_word", "lstrip", "rstrip"):
             if token[option]:
                 raise _refused(f"its token {token['content']!r:.40} has the option {option}")
+        if normal and token["normalized"] and not is_normalized(normal["type"], token["content"]):
+            raise _refused(f"its normalizer changes its token {token['content']!r:.40}")
         words[token["content"]] = token["id"]
         added[bool(token["normalized"])].append(token["content"])
     texts: list[str | None] = [None] * (max(words.values()) + 1)
@@ -161,15 +172,43 @@ def _first(lm: LanguageModel) -> list[int]:
     return tokens[: len(tokens) - len(own)]
 
 
-def _turns(lm: LanguageModel) -> dict[str, str]:
-    """The texts of the chat template before and after messages, which are from both in turns."""
+def _turns(lm: LanguageModel) -> dict[str, str | None]:
+    """The texts of the chat template around messages from both in turns, and what it does to these.
+
+    Methods of JavaScript change a message as the template does. Of earlier answers, it shows what
+    follows the end of their thoughts, if there is one.
+    """
     a, b, c = _MARKS
-    roles = ("user", "assistant", "user")
-    messages = [{"role": r, "content": m} for r, m in zip(roles, _MARKS, strict=True)]
-    one = lm.template.render(messages[:1])
-    three = lm.template.render(messages)
+
+    def shown(*contents: str) -> str:
+        roles = ("user", "assistant", "user")[: len(contents)]
+        messages = [{"role": r, "content": m} for r, m in zip(roles, contents, strict=True)]
+        return lm.template.render(messages)
+
+    one, three = shown(a), shown(a, b, c)
     first, _, last = one.partition(a)
     begin, end = first + a + last + b, c + last
     if not (last and three.startswith(begin) and three.endswith(end)):
         raise _refused("its chat template changes messages, or does not write them in turns")
-    return {"first": first, "next": three[len(begin) : len(three) - len(end)], "last": last}
+    between = three[len(begin) : len(three) - len(end)]
+    around = (first, last), (first + a + last, between + c + last)
+
+    def change(own: str, answer: str | None = None) -> str:
+        """The method that changes a question, or else an answer, as the template does."""
+        text = shown(own) if answer is None else shown(a, answer, c)
+        before, after = around[answer is not None]
+        for method, changed in _CHANGES.items():
+            if text == before + changed(own) + after:
+                return method
+        raise _refused("its chat template changes messages")
+
+    spaced = " \n{0}\n {0} \n"
+    answer, thoughts = spaced.format(b), Thoughts.of(lm.template.text, "")
+    turns = {"first": first, "next": between, "last": last, "end": None}
+    turns |= {"question": change(spaced.format(a)), "answer": change(answer, answer)}
+    if thoughts is not None:
+        thought = f"{thoughts.begin}\n{a}\n{thoughts.end}\n\n{b}"
+        if shown(a, thought, c) != around[1][0] + thought + around[1][1]:
+            change(b, thought)
+            turns["end"] = thoughts.end
+    return turns

@@ -63,21 +63,19 @@ class IRModuleFrame(IRBuilderFrame, ModuleBuilder):
         check_name(name, "the name of a function")
         check_type(signature, rx.BaseFunc, "expected a function")
         if name in self.global_vars:
-            raise BuilderStateError(
-                f"the module has two functions named {name!r}", rule="TOP-1", about=name
-            )
+            raise _taken(f"the module has two functions named {name!r}", name)
         present = self.block_builder.get().find_function(name) if name in self.called else None
+        if isinstance(present, PrimFunc):
+            raise _taken(
+                f"R.emit_te has already created a kernel {name!r}",
+                name,
+                "name the kernel with primfunc_name_hint, or declare this function before it",
+            )
         if present is not None:
-            is_kernel = isinstance(present, PrimFunc)
-            raise BuilderStateError(
-                f"R.emit_te has already created a kernel {name!r}"
-                if is_kernel
-                else f"the module already has another function {name!r}, which is called",
-                rule="TOP-1",
-                about=name,
-                hint="name the kernel with primfunc_name_hint, or declare this function before it"
-                if is_kernel
-                else "declare this function before the call, with I.decl_function",
+            raise _taken(
+                f"the module already has another function {name!r}, which is called",
+                name,
+                "declare this function before the call, with I.decl_function",
             )
         var = self.global_vars[name] = rx.GlobalVar(name)
         self.block_builder.declare_global(var, known_signature(signature))
@@ -92,15 +90,18 @@ class IRModuleFrame(IRBuilderFrame, ModuleBuilder):
         check_name(name, "the name of a function")
         declared = self.global_vars.get(name)
         if declared in self.functions:
-            raise BuilderStateError(
-                f"the module has two functions named {name!r}", rule="TOP-1", about=name
-            )
+            raise _taken(f"the module has two functions named {name!r}", name)
         check_type(func, rx.BaseFunc, "expected a function")
         self.called.update(mentioned_globals(func))
         var = self.declare(name, func) if declared is None else declared
         self.functions[var] = func
         self.block_builder.update_func(var, func)
         return var
+
+
+def _taken(message: str, name: str, hint: str | None = None) -> BuilderStateError:
+    """The error that a module has a function of this name."""
+    return BuilderStateError(message, rule="TOP-1", about=name, hint=hint)
 
 
 def add_function(builder: IRBuilder, func: rx.BaseFunc, name: str | None) -> None:
@@ -157,8 +158,13 @@ class SeqExprFrame(RelaxFrame):
     @contextmanager
     def open_context(self, builder: IRBuilder) -> Iterator[None]:
         self.join(builder)
+        with self.bindings(is_dataflow=self.graph.builder.current_block_is_dataflow()):
+            yield
+
+    @contextmanager
+    def bindings(self, *, is_dataflow: bool) -> Iterator[None]:
+        """A context whose bindings are added to the enclosing frame, perhaps a dataflow block."""
         inner, count = self.graph.builder, len(self.graph.params)
-        is_dataflow = self.is_dataflow()
         with inner.inner_scope():
             if is_dataflow:
                 inner.begin_dataflow()
@@ -177,10 +183,6 @@ class SeqExprFrame(RelaxFrame):
         value = inner.splice(replace_variables(seq, ordinary) if ordinary else seq)
         self.output_vars = value.fields  # type: ignore[attr-defined]
 
-    def is_dataflow(self) -> bool:
-        """True if the bindings are collected in a dataflow block."""
-        return self.graph.builder.current_block_is_dataflow()
-
 
 class BlockFrame(SeqExprFrame):
     """A dataflow block. `output_vars` are its outputs, known after it has ended."""
@@ -188,9 +190,12 @@ class BlockFrame(SeqExprFrame):
     display_name = "R.dataflow"
 
     @override
-    def is_dataflow(self) -> bool:
+    @contextmanager
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
+        self.join(builder)
         self.graph.check_block(None)
-        return True
+        with self.bindings(is_dataflow=True):
+            yield
 
     @override
     def check_position(self, directive: str) -> None:

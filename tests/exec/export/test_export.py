@@ -12,6 +12,8 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.inspect import live_memory
+from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.runtime.scalar import ScalarEvaluator
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.arith.algebra.affine import IndexPoly
@@ -285,8 +287,11 @@ def test_loops(name: str, tmp_path: Path) -> None:
         assert_same(call(*map(np.array, values)), expected)
 
 
-#: Programs whose kernels have no memory of their own.
+#: Programs with tensors in a workspace, or with kernels that have memory of their own, some of it
+#: for each thread.
 PLANNED = (
+    "attention over symbolic lengths",
+    "float16",
     "sizes that are computed",
     "a branch",
     "a call of another function",
@@ -296,13 +301,19 @@ PLANNED = (
 
 
 @pytest.mark.parametrize("name", PLANNED)
-def test_the_workspace_is_that_of_the_executable(name: str, tmp_path: Path) -> None:
+def test_the_workspace_is_that_of_the_executable(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Up to the alignment of a few tensors."""
     executable = relaxpy.compile(program(name), "native")
-    call, use = library(executable, tmp_path)["main"], executable.memory().workspace
-    for sizes in (SIZES, {"n": 3000, "m": 100}, {"n": 100, "m": 3000}):
-        given, _ = call.prepared(flat(tuple(arguments(program(name), sizes))))
-        assert call.workspace(ctypes.byref(given)) - value_of(use, sizes) in range(64 * 6)
+    call = library(executable, tmp_path, machine=host())["main"]
+    for threads in (1, 3):
+        monkeypatch.setattr(live_memory, "native_threads", lambda threads=threads: threads)
+        use, pool = executable.memory().workspace, serial_threads(threads)
+        for sizes in (SIZES, {"n": 3000, "m": 100}, {"n": 100, "m": 3000}):
+            values = flat(tuple(arguments(program(name), sizes)))
+            given, _ = call.prepared(values, threads=pool)
+            assert call.workspace(ctypes.byref(given)) - value_of(use, sizes) in range(64 * 6)
 
 
 def value_of(size: IndexPoly, sizes: dict[str, int]) -> int:

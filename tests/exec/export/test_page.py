@@ -31,6 +31,7 @@ from relaxpy.plugins.llm.tokens import Tokenizer
 from tests.exec.export.in_node import needs_linker, needs_node, node
 from tests.exec.export.test_wasm import BROWSER
 from tests.plugins.llm import parts, tiny
+from tests.plugins.llm.templates import TEMPLATES
 from tests.plugins.llm.test_tokens import metadata, written
 
 TALK = Path(__file__).with_name("talk.mjs")
@@ -43,9 +44,11 @@ PARTS = [
 ]
 
 
-def talk(folder: Path, texts: Sequence[str] = (), questions: Sequence[str] = ()) -> Any:
+def talk(
+    folder: Path, texts: Sequence[str] = (), questions: Sequence[str] = (), most: int = 12
+) -> Any:
     (folder / "package.json").write_text('{"type": "module"}')
-    asked = {"texts": texts, "questions": questions, "maxTokens": 12}
+    asked = {"texts": texts, "questions": questions, "maxTokens": most}
     done = subprocess.run(
         [node() or "", str(TALK), str(folder)],
         input=json.dumps(asked),
@@ -145,6 +148,56 @@ def test_a_page_answers_as_python_does(tmp_path: Path, monkeypatch: pytest.Monke
     assert talk(tmp_path, [], questions)["answers"] == [*expected, expected[0]]
 
 
+#: A model that answers as it is told, and writes the tokens that it gets before each answer.
+TOLD = """\
+import { writeFileSync } from "node:fs";
+const answers = ANSWERS, prompts = [];
+let tokens = [], left = [], from = 0;
+const logits = new Float32Array(WORDS);
+const step = {
+  inputs: {
+    keys: { shape: [1, 1, 9999, 1] },
+    ids: { set: (ids) => { tokens = [...tokens.slice(0, from), ...ids]; } },
+  },
+  outputs: { logits },
+  resize: ({ position }) => { from = position; },
+  runInPlace: () => {
+    if (left.length === 0) {
+      prompts.push(tokens);
+      writeFileSync(FILE, JSON.stringify(prompts));
+      left = [...answers[prompts.length - 1]];
+    }
+    logits.fill(0)[left.shift()] = 1;
+  },
+};
+export const load = async () => ({ functions: { prefill: step, decode: step } });
+"""
+
+
+@needs_node
+@pytest.mark.parametrize("name", ["llama 3", "qwen 2", "qwen 3"])
+def test_later_questions_come_after_what_the_template_shows(name: str, tmp_path: Path) -> None:
+    """Spaces around messages stay if the template leaves them, and thoughts go if it drops them."""
+    model = model_of(byte_pairs("gpt-2"), TEMPLATES[name])
+    questions = [" What?\n", "and  then ", "So"]
+    answers = [" a \nb ", "<think>\nHm\n</think>\n\nIt is ", "c", "d"]
+    (tmp_path / "chat.chat.js").write_text(page_of(model, "chat")[".chat.js"], "utf-8")
+    told = [[*model.tokenizer.encode(a, is_rendered=True), *model.ends] for a in answers]
+    values = {"ANSWERS": told, "WORDS": 2000, "FILE": str(tmp_path / "prompts.json")}
+    text = TOLD
+    for key, value in values.items():
+        text = text.replace(key, json.dumps(value))
+    (tmp_path / "chat.js").write_text(text)
+    assert talk(tmp_path, [], questions, most=100)["answers"] == answers
+    prompts = json.loads((tmp_path / "prompts.json").read_text())
+    messages: list[dict[str, str]] = []
+    for question, answer, prompt in zip(questions, answers, prompts[:-1], strict=False):
+        messages.append({"role": "user", "content": question})
+        rendered = model.template.render(messages)
+        assert prompt == model.tokenizer.encode(rendered, is_rendered=True)
+        messages.append({"role": "assistant", "content": answer})
+
+
 ASKING = """
 <script type="module">
 const $ = (id) => document.getElementById(id);
@@ -207,6 +260,10 @@ def test_a_page_answers_in_a_browser(tmp_path: Path) -> None:
         ({"regex": r"(?i:[ab])"}, "splits texts by a in"),
         ({"template": "{% for m in messages %}{{ m.content | upper }}{% endfor %}"}, "template"),
         ({"template": parts.TEMPLATES["json"] + "{{ messages | length }}"}, "template"),
+        (
+            {"template": TEMPLATES["qwen 2"].replace("content", "content | replace('\n', '')")},
+            "its",
+        ),
     ],
 )
 def test_other_tokenizers_and_templates_are_refused(change: dict[str, str], message: str) -> None:

@@ -155,12 +155,12 @@ def parallel(
     memory = inside.pop() if is_exported else memory
     body(outlined, task, slot, *inside)
     outlined.ret()
+    function.task_bytes = max(function.task_bytes, outlined.stack.more)
     if place is not None:
         elsewhere = [*place]  # what follows the address of the memory there
         place.clear()
         share = outlined.at(place, lambda: slot * outlined.stack.more)
         place += [f"  %scratch = getelementptr i8, {memory}, {share}", *elsewhere]
-        function.task_bytes = max(function.task_bytes, outlined.stack.more)
         _run_tasks(function, outlined.name, block, function.index(tasks))
         return
     run = function.load(POINTER, _pool(function))

@@ -269,47 +269,54 @@ class _Joiner:
 
 
 def _with_quotients(run: Run) -> Run | None:
-    """A run that repeats elements along its last, short axis, with its last two axes joined.
+    """A run that repeats elements, with one axis instead of its last two; None for others.
 
-    The indices that have one of the two have a quotient or remainder of the new one.
+    `for i: for k < 4: y[4*i + k] = f(x[i], z[k], w[4*i + k])`, whose vectors have 4 elements, is
+    `for n: y[n] = f(x[n // 4], z[n % 4], w[n])`.
     """
-    if not _is_plain(run) or len(run.assignments) != 1 or len(run.axes) < 2:
+    count = _repetitions(run)
+    if not count:
         return None
     [member], (outer, inner) = run.assignments, run.axes[-2:]
-    count, pair, zero = inner.extent.constant, {outer.var, inner.var}, IntImm(INT64, 0)
-    if count not in Vectors.REPEATS or not _start_at_0(outer, inner):
-        return None
-    bare = member.relocated(lambda load: BufferLoad(load.buffer, (zero,) * load.buffer.ndim))
-    if any(mentions(expr, pair) for expr in (bare.value, *member.guards)):
-        return None
-    if _steps(position_of(member.target, member.indices), outer, inner) != (count, 1):
-        return None
-    steps = {_steps(position_of(*read), outer, inner) for read in member.read_elements()}
-    if (1, 0) not in steps or not steps <= {(0, 0), (1, 0), (0, 1), (count, 1)}:
-        return None
-    axis = Axis(Var(outer.var.name, INT64), zero, _product(outer.stop, inner.stop))
+    axis = Axis(Var(outer.var.name, INT64), IntImm(INT64, 0), _product(outer.stop, inner.stop))
     size = IntImm(INT64, count)
-    whole, quotient, rest = axis.var, floordiv(axis.var, size), floormod(axis.var, size)
-
-    def joined(load: BufferLoad) -> BufferLoad:
-        return BufferLoad(load.buffer, tuple(map(index, load.indices)))
+    parts = {outer.var: floordiv(axis.var, size), inner.var: floormod(axis.var, size)}
 
     def index(old: PrimExpr) -> PrimExpr:
-        linear = affine(old, pair)
+        linear = affine(old, parts.keys())
         if linear is None or not linear.coefficients:
             return old
         if _steps(linear.poly(), outer, inner) == (count, 1):
-            return (linear.offset + as_poly(whole)).expr()
-        parts = ((outer.var, quotient), (inner.var, rest))
-        terms = (linear.coefficients.get(var, as_poly(0)) * as_poly(part) for var, part in parts)
+            return (linear.offset + as_poly(axis.var)).expr()
+        terms = (factor * as_poly(parts[var]) for var, factor in linear.coefficients.items())
         return sum(terms, linear.offset).expr()
 
+    moved = member.relocated(lambda load: BufferLoad(load.buffer, tuple(map(index, load.indices))))
     return replace(
         run,
         axes=(*run.axes[:-2], axis),
-        statements=(member.relocated(joined),),
-        independent=(run.independent - pair) | {axis.var},
+        statements=(moved,),
+        independent=run.independent.difference(parts) | {axis.var},
     )
+
+
+def _repetitions(run: Run) -> int:
+    """How often a run stores each element that it reads, along its last axis; 0 for other runs."""
+    if not _is_plain(run) or len(run.assignments) != 1 or len(run.axes) < 2:
+        return 0
+    [member], (outer, inner) = run.assignments, run.axes[-2:]
+    count = inner.extent.constant
+    if count not in Vectors.REPEATS or not _start_at_0(outer, inner):
+        return 0
+    zero = IntImm(INT64, 0)
+    bare = member.relocated(lambda load: BufferLoad(load.buffer, (zero,) * load.buffer.ndim))
+    if any(mentions(expr, {outer.var, inner.var}) for expr in (bare.value, *member.guards)):
+        return 0  # it computes with the number of an iteration
+    stored = _steps(position_of(member.target, member.indices), outer, inner)
+    read = {_steps(position_of(*element), outer, inner) for element in member.read_elements()}
+    repeated, others = (1, 0), {(count, 1), (0, 1), (0, 0)}
+    repeats = repeated in read and read <= {repeated, *others}
+    return count if repeats and stored == (count, 1) else 0
 
 
 def _steps(position: IndexPoly, outer: Axis, inner: Axis) -> tuple[int | None, int | None]:

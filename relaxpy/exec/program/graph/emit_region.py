@@ -5,8 +5,8 @@ Inner regions are functions that it calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, reduce
 from math import prod
 from types import MappingProxyType
 from typing import Protocol
@@ -409,6 +409,27 @@ def plan_memory(region: Region) -> MemoryPlan:
     offsets, total = _packed(fixed)
     slots, slot_sizes = _slots([each for each in lifetimes if each.size.constant is None])
     return MemoryPlan(direct, copied, offsets, slots, slot_sizes, total)
+
+
+def workspace_bytes(
+    region: Region,
+    of_step: Callable[[Step], IndexPoly],
+    largest: Callable[[IndexPoly, IndexPoly], IndexPoly],
+    rounded: Callable[[IndexPoly], IndexPoly],
+) -> IndexPoly:
+    """The memory of a region besides its results, with the `largest` that a step takes.
+
+    Tensors with sizes that are not constants take `rounded` sizes.
+    """
+
+    def inner(step: Step) -> IndexPoly:
+        regions = step.regions if isinstance(step, Branch | Loop) else ()
+        ways = [workspace_bytes(way, of_step, largest, rounded) for way in regions]
+        return reduce(largest, ways) if ways else of_step(step)
+
+    plan = plan_memory(region)
+    slots = (rounded(reduce(largest, slot)) for slot in plan.slot_sizes)
+    return sum(slots, as_poly(plan.fixed)) + reduce(largest, map(inner, region.steps), as_poly(0))
 
 
 def byte_count(tensor: Tensor) -> IndexPoly:

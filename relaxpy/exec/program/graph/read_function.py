@@ -6,7 +6,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Se
 from typing import TYPE_CHECKING, cast
 
 from relaxpy.exec.native.calls.entry import Array, Integer, sizes_of
-from relaxpy.exec.native.entry_parameters import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.program.graph.packed_calls import Sessions
@@ -37,7 +36,7 @@ from relaxpy.exec.program.lower.known import Sizes, kernel_use, sizes_if_equal
 from relaxpy.exec.program.lower.scope import GlobalCallee
 from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.checks import output_sinfos, widened
-from relaxpy.exec.runtime.registry import split_result
+from relaxpy.exec.runtime.tail_calls import split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import occurrences
@@ -52,6 +51,7 @@ from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from relaxpy.exec.native.backend import NativeKernel
     from relaxpy.exec.program.lower.python_module import ModuleLowering
 
 _ANY = rx.ObjectStructInfo()
@@ -80,26 +80,26 @@ class _Tail:
 
 
 class GraphReader:
-    """Reads the function `func`; `signatures` has the native kernels by Python name.
+    """Reads the function `func`, which calls these native `kernels`, by Python name.
 
-    `packings` has the layouts in which they may take constants, by parameter number. If the
-    function `runs_once`, a refusal of data is final, and kernels may write parameters. The packed
-    functions `externs` are functions of C.
+    With `packs`, constants get the layouts in which kernels can take them. If the function
+    `runs_once`, a refusal of data is final, and kernels may write parameters. The packed functions
+    `externs` are functions of C.
     """
 
     def __init__(
         self,
         func: rx.Function,
         context: ModuleLowering,
-        signatures: Mapping[str, EntrySignature],
-        packings: Mapping[str, Mapping[int, Packing]],
+        kernels: Mapping[str, NativeKernel],
         *,
+        packs: bool = True,
         runs_once: bool = False,
         externs: Container[str] = (),
     ) -> None:
         self._runs_once, self._externs = runs_once, externs
         self._func, self._context = func, context
-        self._signatures, self._packings = signatures, packings
+        self._kernels, self._packs = kernels, packs
         self._values: dict[rx.Var, Value] = {}
         self._functions: dict[rx.Expr, rx.Function] = {}
         """Local functions by name, without those that are being read."""
@@ -537,7 +537,7 @@ class GraphReader:
         use = kernel_use(call, self._context.kernel_of)
         if use is None:
             raise RefusedError("it calls a kernel with arguments that are not known")
-        if use.callee.name not in self._signatures:
+        if use.callee.name not in self._kernels:
             raise RefusedError(f"it calls the kernel {use.callee.name}, which is not native")
         callee, inplace = use.callee, use.inplace
         scalars = self._replaced(use.scalars)
@@ -605,13 +605,13 @@ class GraphReader:
         sizes: Sizes,
     ) -> KernelCall:
         assert callee.prim_func is not None
-        signature = self._signatures[callee.name]
+        kernel, signature = self._kernels[callee.name], self._kernels[callee.name].signature
         arrays, numbers = iter(tensors), iter(scalars)
         arguments: list[Tensor | tir.PrimExpr] = []
-        packings = self._packings.get(callee.name, {})
         for number, param in enumerate(signature.params):
             if isinstance(param, Array) and param.strides is None:
-                tensor = self._read(next(arrays), packings.get(number))
+                packing = kernel.packings.get(number) if self._packs else None
+                tensor = self._read(next(arrays), packing)
                 assert isinstance(tensor, Tensor)
                 arguments.append(tensor)
             elif isinstance(param, Integer):

@@ -103,11 +103,15 @@ class GraphBackend(NativeBackend):
         Errors:
             RefusedError: it has no native form.
         """
-        signatures = {name: signature for name, (_, signature) in self.claimed.items()}
-        is_packed = PACKED_WEIGHTS and not func.attrs.get(SHARED_WEIGHTS)
-        packings = self.packings if is_packed else {}
-        operands = func, context, signatures, packings
-        return GraphReader(*operands, runs_once=self.runs_once, externs=self.externs).read()
+        reader = GraphReader(
+            func,
+            context,
+            self.claimed,
+            packs=bool(PACKED_WEIGHTS) and not func.attrs.get(SHARED_WEIGHTS),
+            runs_once=self.runs_once,
+            externs=self.externs,
+        )
+        return reader.read()
 
     def _emit_graph(
         self, symbol: str, graph: Graph, kernels: Mapping[KernelCall, str]

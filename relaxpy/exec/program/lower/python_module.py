@@ -20,14 +20,8 @@ from relaxpy.exec.numpy.emit.emitted import NativeUnchecked, Unchecked
 from relaxpy.exec.program.lower.scope import GlobalCallee, LateLiteral
 from relaxpy.exec.runtime.checks import Signature, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
-from relaxpy.exec.runtime.registry import (
-    FunctionKey,
-    Jumps,
-    find_jumps,
-    resolve_python_callee,
-    symbol_of,
-    symbols,
-)
+from relaxpy.exec.runtime.python_functions import resolve_python_callee, symbol_of, symbols
+from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.tensor import Tensor

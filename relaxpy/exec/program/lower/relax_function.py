@@ -30,8 +30,8 @@ from relaxpy.exec.runtime.checks import (
     declared_result,
     span_of_binding,
 )
-from relaxpy.exec.runtime.registry import Jumps
 from relaxpy.exec.runtime.support import CompiledClosure
+from relaxpy.exec.runtime.tail_calls import Jumps
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

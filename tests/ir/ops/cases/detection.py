@@ -7,7 +7,7 @@ import numpy as np
 
 from relaxpy.ir import ops as op
 from relaxpy.topi import testing
-from relaxpy.tvm.topi_testing.images import overlap
+from relaxpy.tvm.topi_testing.regions import overlap
 from tests.ir.ops.cases.case import Array, Case, case
 
 

@@ -7,17 +7,22 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir import ops as op
-from relaxpy.tvm.topi_testing import images
-from relaxpy.tvm.topi_testing.images import CROP
+from relaxpy.tvm.topi_testing import samples
+from relaxpy.tvm.topi_testing.samples import CROP
 from tests.ir.ops.cases.case import Array, Case, floats, integers
 
 
 def resized(
-    x: Array, size: Sequence[int], layout: str, roi: Sequence[float] | None = None, **given: Any
+    x: Array,
+    size: Sequence[int],
+    layout: str,
+    roi: Sequence[float] | None = None,
+    out_dtype: str = "",
+    **given: Any,
 ) -> Array:
     """ONNX, Resize, one element after the other."""
-    out = images.resized(x, size, layout, roi, **given)
-    if x.dtype.kind in "iu" and not given.get("out_dtype"):
+    out = samples.resized(x, size, layout, roi, **given)
+    if x.dtype.kind in "iu" and not out_dtype:
         # Sums of integers that are integers but for their roundings are these integers.
         out += np.copysign(2.0**-10 if x.dtype.itemsize == 1 else 2.0**-20, out)
     return out
