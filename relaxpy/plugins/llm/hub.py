@@ -42,7 +42,7 @@ def located(model: str | Path, *, download: bool = False) -> tuple[Path, str | N
     if folder is None:
         raise FileNotFoundError(
             f"there is no folder or file {given!r}, and no such model in {_cache()}; "
-            f"--download fetches it, in Python download=True, and so does `hf download {owner}/{name}`"
+            f"--download (in Python download=True) or `hf download {owner}/{name}` fetches it"
         )
     return _chosen(folder, given, part), given
 
@@ -99,23 +99,28 @@ def _chosen(folder: Path, given: str, part: str | None) -> Path:
     raise ModelError(f"{given} is {found} of {listed}", hint=f"write {name}:PART of a name")
 
 
-def models_at(given: str, *, download: bool = False) -> dict[str, Path]:
-    """The models of a folder of models by their names, or the one that is there.
+def models_at(given: str, *, download: bool = False) -> list[tuple[str, Path]]:
+    """The models of a folder of models with their names, or the one that is there.
 
     Errors:
         FileNotFoundError, ModelError: there is none.
     """
     path, name = located(given, download=download)
     if path.is_file() or (path / "config.json").exists():
-        whole = path.stem if path.is_file() else path.resolve().name
-        return {name or re.sub(r"-00001-of-\d{5}$", "", whole): path}
-    found: dict[str, Path] = {}
-    for own in sorted(path.iterdir()):
-        is_file = own.suffix == ".gguf" and own.is_file() and not _LATER.search(own.stem)
-        if is_file or (own / "config.json").exists():
-            found |= models_at(str(own))
+        return [(name or _name_of(path), path)]
+    found = [
+        own
+        for own in sorted(path.iterdir())
+        if (own / "config.json").exists()
+        or (own.suffix == ".gguf" and own.is_file() and not _LATER.search(own.stem))
+    ]
     if not found:
         raise ModelError(
             f"{str(path)!r} has no config.json, and no folders and GGUF files of models"
         )
-    return found
+    return [(_name_of(own), own) for own in found]
+
+
+def _name_of(path: Path) -> str:
+    """The name of a model by its folder or file."""
+    return re.sub(r"-00001-of-\d{5}$", "", path.stem) if path.is_file() else path.resolve().name
