@@ -83,6 +83,8 @@ class _Entry:
         self.model: LanguageModel | None = None
         self.worker: Worker | None = None
         self.loading: asyncio.Future[None] | None = None
+        self.ending: asyncio.Future[None] | None = None
+        """Waits until it is unloaded."""
         self.users, self.size = 0, 0
         self.used, self.until = 0.0, math.inf
         """When it was used last, and when it is unloaded if nobody uses it again."""
@@ -258,8 +260,10 @@ class Models:
         entry.users -= 1
         entry.used = time.monotonic()
         entry.until = entry.used + keep
-        if entry.is_idle and keep < math.inf:
-            self._task(self._ended(entry, keep))
+        if entry.is_idle:
+            if entry.ending is not None:
+                entry.ending.cancel()
+            entry.ending = self._task(self._ended(entry, keep)) if keep < math.inf else None
 
     async def unload(self, name: Any) -> None:
         """Unload a model once nobody uses it. Errors: ApiError if there is none."""
@@ -297,8 +301,9 @@ class Models:
                 await self._make_room(entry, needed)
                 entry.model = await _in_thread(entry.place.load)
                 entry.size = entry.model.memory
-                entry.until = math.inf
                 self._begin(entry)
+                entry.users += 1
+                self.release(entry, self.keep_alive)  # all who wanted it may have left
                 seconds = time.monotonic() - begin
                 size = entry.size / 1e9
                 self.log(f"{entry.name} was loaded in {seconds:.1f} s and takes {size:.2f} GB")
