@@ -116,7 +116,7 @@ def test_a_model_that_answers_is_not_unloaded(shelf: Shelf) -> None:
         lease = await models.lease("a", 0)
         answer = asyncio.ensure_future(words_of(lease, 30))
         await asyncio.sleep(0)
-        with pytest.raises(ApiError, match="the model 'b' needs .* GB, but a answer") as caught:
+        with pytest.raises(ApiError, match=r"the model 'b' needs .* GB, but a answer") as caught:
             await models.lease("b")
         assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "5"})
         await models.unload("a")  # it goes when it has answered
@@ -236,8 +236,10 @@ def test_one_that_never_fits_and_too_many_that_wait(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [(0, 0), (-1, math.inf), (300, 300), (1.5, 1.5), ("5m", 300), ("1h30m", 5400), ("0", 0)]
-    + [("-1m", math.inf), ("500ms", 0.5), ("-1", math.inf), ("90", 90), (10**300, math.inf)],
+    [
+        *((0, 0), (-1, math.inf), (300, 300), (1.5, 1.5), ("5m", 300), ("1h30m", 5400), ("0", 0)),
+        *(("-1m", math.inf), ("500ms", 0.5), ("-1", math.inf), ("90", 90), (10**300, math.inf)),
+    ],
 )
 def test_times(given: Any, wanted: float) -> None:
     assert seconds_of(given) == pytest.approx(wanted)
@@ -314,8 +316,17 @@ def test_keep_alive_of_ollama(several: Any) -> None:
     assert models.entries["a"].users == 0
 
 
-def test_clients_that_leave_give_the_model_back(several: Any, shelf: Shelf) -> None:
-    server, models = several
+def test_clients_that_leave_give_the_model_back(
+    several: Any, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (server, models), decoder = several, shelf.lm.decoder
+    step = decoder.run
+
+    def slow(*args: Any) -> Any:
+        time.sleep(0.01)
+        return step(*args)
+
+    monkeypatch.setattr(decoder, "run", slow)
     body = {**ASK, "model": "a", "max_tokens": 200, "logit_bias": {"1": -100}}
     shelf.may_load.clear()
     with pytest.raises(httpx.TimeoutException):  # while it is loaded
