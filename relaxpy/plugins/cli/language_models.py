@@ -10,7 +10,7 @@ import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,13 +159,14 @@ def generate(options: Namespace) -> int:
 
 def chat(options: Namespace) -> int:
     """Read messages and print the answers, until the input ends."""
-    from relaxpy.plugins.llm.config import ContextError
-
     lm = _adapted(options, sequences=2)  # a turn, and the one before, with which it shares pages
     chosen = _sampling(options)
     first = [] if options.system is None else [{"role": "system", "content": options.system}]
     messages = list(first)
-    is_terminal = sys.stdin.isatty()
+    is_terminal, is_cut = sys.stdin.isatty(), False
+    if is_terminal:
+        with suppress(ImportError):  # which not every Python has
+            import readline  # noqa: F401  # `input` has a history then, and lines are edited
     lm.template  # noqa: B018  # a model without one is not for conversations
     if is_terminal:
         print(f"{lm.name}: /help shows the commands, /exit or Ctrl-D ends", file=sys.stderr)
@@ -177,22 +178,50 @@ def chat(options: Namespace) -> int:
         if line in {"/exit", "/quit", "/bye"}:
             return 0
         if line == "/clear":
-            messages = list(first)
+            messages, is_cut = list(first), False
         elif line in {"/help", "/?"}:
             print(_HELP, file=sys.stderr)
         elif re.match(r"/\w*(\s|$)", line):
             _note(f"there is no command {line.split()[0]!r:.40}: {_HELP}")
         elif line:
             line = line.removeprefix("/") if line.startswith("//") else line
-            asked = [*messages, {"role": "user", "content": line}]
+            whole = [*messages, {"role": "user", "content": line}]
             try:
+                asked = _fitting(lm, whole, len(first), chosen["max_tokens"])
+                if len(asked) < len(whole) and not is_cut:
+                    is_cut = True
+                    _note("the context is full: from now on the oldest turns are left out")
                 answer = _print_stream(lm, asked, chosen | _rest(lm, asked, chosen))
             except RelaxpyError as error:
                 show_error(error, sys.stderr, "relaxpy")
-                if isinstance(error, ContextError) and len(messages) > len(first):
-                    _note("the conversation is full: /clear starts again, --context has more room")
                 continue
             messages = [*asked, {"role": "assistant", "content": answer}]
+
+
+def _fitting(
+    lm: LanguageModel, messages: list[dict[str, str]], first: int, max_tokens: int | None
+) -> list[dict[str, str]]:
+    """A conversation that leaves room for an answer: its oldest turns may be missing.
+
+    Half of the context is free then, so that not each turn needs all to be read again. The `first`
+    messages stay. Where not even the last message alone fits, nothing is left out.
+    """
+    from relaxpy.plugins.llm.config import ContextError
+
+    context = lm.decoder.context
+
+    def length(found: list[dict[str, str]]) -> int:
+        try:
+            return len(lm.tokens(found))
+        except ContextError:  # as its text tells
+            return context + 1
+
+    if length(messages) + (max_tokens or context // 4) <= context:
+        return messages
+    found, most = messages, context - max(max_tokens or 1, context // 2)
+    while length(found) > most and len(found) > first + 1:
+        found = [*found[:first], *found[first + 2 :]]
+    return found if length(found) + (max_tokens or 1) <= context else messages
 
 
 def serve(options: Namespace) -> int:

@@ -47,7 +47,7 @@ def seconds_of(given: Any, name: str = "keep_alive") -> float:
         if parts and "".join(map("".join, parts)) == text:
             found = sum(float(number) * _UNITS[unit] for number, unit in parts)
             return math.inf if sign else found
-    if type(given) not in (int, float) or math.isnan(given):
+    if type(given) not in (int, float) or given != given:  # NaN
         expected = 'seconds, or a text such as "5m"; a negative one is for ever'
         raise ParameterError.of(name, given, expected)
     return math.inf if given < 0 or given > 1e9 else float(given)
