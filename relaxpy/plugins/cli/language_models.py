@@ -100,7 +100,7 @@ def _add_model(command: ArgumentParser, *, several: bool = False) -> None:
         command.add_argument("model", metavar="MODEL", help=what)
         command.add_argument("--lora", metavar="PATH", help="an adapter: a folder or a GGUF file")
     command.add_argument(
-        "--download", action="store_true", help="fetch OWNER/NAME if the cache does not have it"
+        "--download", action="store_true", help="fetch OWNER/NAME, or what the cache lacks of it"
     )
     add_model_options(command)
     command.add_argument(

@@ -94,7 +94,10 @@ def _chosen(folder: Path, given: str, part: str | None) -> Path:
         return fitting[0]
     name, listed = given.partition(":")[0], ", ".join(path.name for path in files[:20])
     if not files:
-        raise ModelError(f"{given} has no config.json, and no GGUF file, in {folder}")
+        raise ModelError(
+            f"{given} has no config.json, and no GGUF file, in {folder}",
+            hint=f"{name}:PART is a GGUF file that has PART in its name, also for --download",
+        )
     found = "no file" if not fitting else "several files"
     raise ModelError(f"{given} is {found} of {listed}", hint=f"write {name}:PART of a name")
 
