@@ -208,3 +208,46 @@ def test_native_programs_and_packed_weights(places: dict[str, Path]) -> None:
     found, wanted = (lm.adapted("a0").logits(TEXT) for lm in models)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=0.15)
     assert abs(wanted - models[1].logits(TEXT)).max() > 1
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2", "gemma3_text", "phi3"])
+def test_what_peft_saves(family: str, tmp_path: Path) -> None:
+    """The same tokens as those of transformers with the adapter."""
+    peft = pytest.importorskip("peft")
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    own: dict[str, Any] = {
+        "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256},
+        "gemma3_text": {**sizes, "num_key_value_heads": 2, "head_dim": 16},
+        "phi3": {**sizes, "pad_token_id": 0},
+    }
+    config = transformers.AutoConfig.for_model(
+        family,
+        vocab_size=tiny.tokenizer().get_vocab_size(),
+        **own.get(family, {**sizes, "num_key_value_heads": 2}),
+        **({} if family == "gpt2" else {"intermediate_size": 96, "max_position_embeddings": 256}),
+    )
+    base = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for param in base.parameters():
+            param.mul_(3)  # so that tokens differ
+    folder = tmp_path / "base"
+    base.save_pretrained(folder)
+    tiny.tokenizer().save(str(folder / "tokenizer.json"))
+    lora = peft.LoraConfig(r=4, lora_alpha=7, target_modules="all-linear", use_rslora=True)
+    model = peft.get_peft_model(base, lora).eval()
+    with torch.no_grad():
+        for name, param in model.named_parameters():
+            if "lora_" in name:
+                param.normal_(0, 0.2)
+    model.save_pretrained(tmp_path / "lora")
+    lm = load(folder, target="numpy", adapters={"own": tmp_path / "lora"}).adapted("own")
+    ids = lm.tokens(TEXT)
+    with torch.no_grad():
+        wanted = model(torch.tensor([ids])).logits[0].numpy()
+        whole = model.generate(
+            input_ids=torch.tensor([ids]), max_new_tokens=16, do_sample=False, eos_token_id=None
+        )
+    np.testing.assert_allclose(lm.logits(TEXT), wanted, rtol=1e-3, atol=1e-3 * abs(wanted).max())
+    assert tokens_of([lm], TEXT, 16) == [whole[0, len(ids) :].tolist()]

@@ -98,9 +98,12 @@ def test_files_of_gguf_are_chosen_by_a_part_of_their_names(cache: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../name", "owner/..", "./name", "owner/.name", "owner/name/more", "/owner/name", "owner//x"]
-    + ["ow--ner/name", "owner/na..me", "owner", "owner/name:../x", "owner/name\n", "öwner/name", ""]
-    + ["owner/-name", "owner\\name", "owner/name.", "owner/name/../../etc", "a/b:", "\0/x", "~/x"],
+    [
+        *("../name", "owner/..", "./name", "owner/.name", "owner/name/more", "/owner/name", ""),
+        *("owner//x", "ow--ner/name", "owner/na..me", "owner", "owner/name:../x", "owner/name\n"),
+        *("öwner/name", "owner/-name", "owner\\name", "owner/name.", "owner/name/../../etc"),
+        *("a/b:", "\0/x", "~/x"),
+    ],
 )
 def test_what_is_no_name_is_a_path_that_is_not_there(cache: Path, name: str) -> None:
     put(cache, "owner/name", "config.json")
@@ -113,7 +116,7 @@ def test_a_damaged_cache_has_no_model(cache: Path) -> None:
     main = cache / "models--owner--name" / "refs" / "main"
     for text in ("", "..", "../../..", f"{COMMIT}/..", "missing", "\udcff"):
         main.write_bytes(text.encode("utf-8", "surrogateescape"))
-        with pytest.raises(FileNotFoundError, match="and no such model in .*--download"):
+        with pytest.raises(FileNotFoundError, match=r"and no such model in .*--download"):
             located("owner/name")
 
 
