@@ -210,6 +210,7 @@ def test_native_programs_and_packed_weights(places: dict[str, Path]) -> None:
     assert abs(wanted - models[1].logits(TEXT)).max() > 1
 
 
+@pytest.mark.filterwarnings("ignore")  # of these packages about each other
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2", "gemma3_text", "phi3"])
 def test_what_peft_saves(family: str, tmp_path: Path) -> None:
     """The same tokens as those of transformers with the adapter."""
@@ -245,9 +246,9 @@ def test_what_peft_saves(family: str, tmp_path: Path) -> None:
     lm = load(folder, target="numpy", adapters={"own": tmp_path / "lora"}).adapted("own")
     ids = lm.tokens(TEXT)
     with torch.no_grad():
-        wanted = model(torch.tensor([ids])).logits[0].numpy()
-        whole = model.generate(
-            input_ids=torch.tensor([ids]), max_new_tokens=16, do_sample=False, eos_token_id=None
-        )
+        given = torch.tensor([ids])
+        wanted = model(given).logits[0].numpy()
+        known = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+        whole = model.generate(**known, max_new_tokens=16, do_sample=False, eos_token_id=None)
     np.testing.assert_allclose(lm.logits(TEXT), wanted, rtol=1e-3, atol=1e-3 * abs(wanted).max())
     assert tokens_of([lm], TEXT, 16) == [whole[0, len(ids) :].tolist()]
