@@ -139,7 +139,7 @@ _SAMPLING: Final[Mapping[str, str]] = {
 """Fields that are options of `LanguageModel.start`, and their names there."""
 _IGNORED: Final = {
     *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
-    *("prompt_cache_retention", "cache_prompt", "keep_alive", "id_slot", "slot_id", "priority"),
+    *("prompt_cache_retention", "cache_prompt", "id_slot", "slot_id", "priority"),
     *("request_id", "timings_per_token", "return_progress"),
 }
 """Fields that have no effect on an answer."""
@@ -179,7 +179,7 @@ _STRUCTURED: Final = {"json": "schema", "regex": "regex", "choice": "choice", "g
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
 _OWN: Final = {
     *("model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs", "top_logprobs"),
-    *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos"),
+    *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos", "keep_alive"),
 }
 _COMPLETIONS: Final = ("echo", "best_of")
 """Fields of texts alone."""
@@ -279,7 +279,7 @@ def _ignored(fields: Mapping[str, Any], known: Collection[str]) -> list[str]:
 
 
 _MOST_INPUTS: Final = 256
-_OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions"}
+_OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions", "keep_alive"}
 
 
 def asked_embeddings(
@@ -327,7 +327,7 @@ def embeddings_body(
     }
 
 
-OF_RERANKING: Final = {"query", "documents", "top_n", "return_documents", "model"}
+OF_RERANKING: Final = {"query", "documents", "top_n", "return_documents", "model", "keep_alive"}
 
 
 @dataclass(frozen=True)
