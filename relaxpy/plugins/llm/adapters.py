@@ -87,7 +87,7 @@ class AdapterSet:
         return all(adapter.number in self._start for adapter in adapters)
 
     def values(self, layers: Mapping[str, tuple[int, int, int]], dtype: str) -> dict[str, Any]:
-        """The parameters of layers, of which the parts, columns and rows are given."""
+        """The parameters of layers, whose parts, columns and rows are given."""
         found: dict[str, Any] = {}
         for layer, (parts, columns, rows) in layers.items():
             own = [
@@ -174,7 +174,7 @@ def read_adapter(path: Path, config: Config, dtype: str) -> Adapter:
                 a, b = pairs[part]
                 if a.shape[1:] != (columns,) or b.shape != (size, len(a)):
                     raise ModelError(
-                        f"{path} is no adapter of this model: {part} has the factors {a.shape} and "
+                        f"{path} does not fit this model: {part} has the factors {a.shape} and "
                         f"{b.shape}, expected (rank, {columns}) and ({size}, rank)"
                     )
                 down[k, : len(a)] = a
@@ -223,7 +223,7 @@ def _of_folder(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, An
         found = re.fullmatch(r"base_model\.model\.(.+)\.lora_([AB])(\.default)?\.weight", name)
         if found is None:
             raise ModelError(
-                f"{weights} has the tensor {name:.100}, which is no factor of a product"
+                f"{weights} has the tensor {name:.100}, expected factors of products"
             )
         stem = found[1]
         pairs.setdefault(f"{stem}.weight", [None, None])["AB".index(found[2])] = array
@@ -245,7 +245,7 @@ def _of_gguf(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, Any]
     header = read_header(path)
     kinds = [header.metadata.get(name) for name in ("general.type", "adapter.type")]
     if kinds != ["adapter", "lora"]:
-        raise ModelError(f"{path} is no adapter, its types are {kinds!r:.60}")
+        raise ModelError(f"{path} has the types {kinds!r:.60}, not those of an adapter")
     alpha = header.metadata.get("adapter.lora.alpha", 0.0)
     if not _is_number(alpha):
         raise ModelError(f"{path} has no number as adapter.lora.alpha")
@@ -255,7 +255,7 @@ def _of_gguf(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, Any]
     for name, array in Weights(path, entries).items():
         stem, _, kind = name.rpartition(".")
         if kind not in ("lora_a", "lora_b"):
-            raise ModelError(f"{path} has the tensor {name:.100}, which is no factor of a product")
+            raise ModelError(f"{path} has the tensor {name:.100}, expected factors of products")
         pairs.setdefault(stem, [None, None])[kind == "lora_b"] = array
         stems[stem] = header.tensors[name]
     names, _ = names_in_gguf(config, Header(header.metadata, stems))

@@ -11,7 +11,7 @@ from typing import Final
 from relaxpy.plugins.llm.config import ModelError
 
 _WORD: Final = r"(?![.-])(?!\S*(?:--|\.\.))[\w.-]{1,96}(?<![.-])"
-"""A name of an owner or of a model, which is no path."""
+"""A name of an owner or of a model, never a path."""
 _NAME: Final = re.compile(rf"({_WORD})/({_WORD})(?::([\w.-]+))?", re.ASCII)
 _READ: Final = ("*.json", "*.safetensors", "*.jinja")
 """The files of a model that are read, and no programs."""
@@ -58,7 +58,7 @@ def _cache() -> Path:
 
 
 def _snapshot(owner: str, name: str) -> Path | None:
-    """The files of the main branch of a model, as they were fetched last."""
+    """The files of the main branch of a model that were fetched last."""
     folder = _cache() / f"models--{owner}--{name}"
     try:
         commit = (folder / "refs" / "main").read_text(encoding="ascii").strip()

@@ -238,7 +238,7 @@ class Models:
 
         Errors:
             ApiError: there is no such model, or no room for it, or it cannot be loaded.
-            ParameterError: `keep_alive` is no time.
+            ParameterError: `keep_alive` is not a time.
         """
         keep = self.keep_alive if keep_alive is None else seconds_of(keep_alive)
         entry, adapter = self.found(name)

@@ -483,7 +483,7 @@ class _Server:
 
     @asynccontextmanager
     async def _body(self, request: Any) -> AsyncIterator[dict[str, Any]]:
-        """The fields of a request, whose body counts as long as they are read.
+        """The fields of a request, whose body counts until they are read.
 
         Errors:
             ApiError: of the body, or there are too many others that have not been read.

@@ -153,10 +153,10 @@ def test_scales_are_those_of_peft(adapted: Any, tmp_path: Path) -> None:
         ({"peft_type": "IA3"}, {}, "has the peft_type 'IA3', expected LORA"),
         ({"bias": "all"}, {}, "has biases, which"),
         ({"lora_alpha": "8"}, {}, "has no numbers as lora_alpha"),
-        ({}, {"model.layers.0.self_attn.q_proj.lora_A": (4, 63)}, "is no adapter of this model: "),
-        ({}, {"model.layers.0.self_attn.q_proj.lora_B": (64, 5)}, "is no adapter of this model: "),
+        ({}, {"model.layers.0.self_attn.q_proj.lora_A": (4, 63)}, "does not fit this model: "),
+        ({}, {"model.layers.0.self_attn.q_proj.lora_B": (64, 5)}, "does not fit this model: "),
         ({}, {"model.layers.9.self_attn.q_proj.lora_A": (4, 64)}, "has not two matrices"),
-        ({}, {"model.layers.0.self_attn.q_proj.lora_magnitude": (64,)}, "which is no factor"),
+        ({}, {"model.layers.0.self_attn.q_proj.lora_magnitude": (64,)}, "expected factors of products"),
         (
             {},
             {
