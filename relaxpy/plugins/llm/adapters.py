@@ -302,7 +302,8 @@ class _Adapted(nn.Module):
         low = op.reshape(low, [rows, parts, rank]) * op.reshape(share, [rows, 1, rank])
         low = op.reshape(low, [rows, parts * rank])
         up = op.reshape(self.lora_b, [self.lora_b.shape[0], parts * rank])
-        return self.plain(x) + op.matmul(low, op.permute_dims(up))
+        plain: nn.Tensor = self.plain(x)
+        return plain + op.matmul(low, op.permute_dims(up))
 
 
 class _WithAdapters(Mutator):
@@ -361,7 +362,7 @@ class AdaptedDecoder(nn.Module):
 
     def specification(self, *methods: str) -> dict[str, Any]:
         """The specification for `export_tvm`."""
-        found = self.decoder.specification(*methods)
+        found: dict[str, Any] = self.decoder.specification(*methods)
         for method in found.values():
             [rows] = method["ids"].shape
             cache, plain = method.pop("cache"), method.pop("$")

@@ -272,13 +272,14 @@ class CompiledDecoder:
         self, cache: Any, sequence: int, ids: Sequence[int], adapter: Adapter | None = None
     ) -> Any:
         """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
-        flat, extra = np.array(ids, np.int32), ()
+        flat = np.array(ids, np.int32)
+        extra: list[Any] = []
         if adapter is None:
             program, params = self._states
         else:
             own = self._adapting([adapter])
             program, params = self._adapted_program(own.adapters.kinds, "states"), own.params
-            extra = (own.adapters.share([adapter], [len(ids)], self.dtype),)
+            extra = [own.adapters.share([adapter], [len(ids)], self.dtype)]
         return self._append(
             cache, [sequence], [ids], lambda: program["states"](flat, *extra, cache, params)
         )

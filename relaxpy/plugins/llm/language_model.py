@@ -117,7 +117,7 @@ def _given(
     context: int | None,
     sequences: int,
     cache_dtype: str | None,
-) -> tuple[dict[str, Any], dict[str, int]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a compiled decoder for those of `load`, and the limits of its cache."""
     if context is None:
         context = min(files.config.positions, DEFAULT_CONTEXT)

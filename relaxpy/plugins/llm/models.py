@@ -273,7 +273,7 @@ class Models:
             await self._ended(entry, 0)
 
     def _task(self, work: Any) -> asyncio.Future[Any]:
-        task = asyncio.ensure_future(work)
+        task: asyncio.Future[Any] = asyncio.ensure_future(work)
         self._tasks.add(task)
 
         def ended(task: asyncio.Future[Any]) -> None:
