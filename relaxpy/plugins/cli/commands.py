@@ -184,8 +184,8 @@ def export(options: Namespace) -> int:
     if is_language_model:
         from relaxpy.plugins.cli.language_models import load_model
 
-        of_model = Namespace(**vars(options), model=options.file, threads=None)
-        lm = load_model(of_model, sequences=1)
+        of_model = Namespace(**vars(options), threads=None)
+        lm = load_model(of_model, options.file, sequences=1)
         write: Callable[..., tuple[Path, ...]] = partial(lm.export, page=options.page)
     else:
         write = _executable(options).export

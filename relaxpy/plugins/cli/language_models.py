@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import RelaxpyError
@@ -17,6 +20,7 @@ from relaxpy.support.gc_pause import gc_paused
 
 if TYPE_CHECKING:
     from relaxpy.llm import LanguageModel
+    from relaxpy.plugins.llm.models import Place
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop")
 _HELP = (
@@ -44,7 +48,20 @@ def add_commands(add: Add) -> None:
         "serve a language model by OpenAI's HTTP API, with a page to chat",
         "It needs the extra serve. RELAXPY_API_KEY is the key that requests have to name.",
     )
-    _add_model(command)
+    _add_model(command, several=True)
+    command.add_argument(
+        "--keep-alive",
+        type=_duration,
+        default=math.inf,
+        metavar="TIME",
+        help="unload a model that nobody has used for this time, such as 5m (default: never)",
+    )
+    command.add_argument(
+        "--memory",
+        type=_bytes,
+        metavar="SIZE",
+        help="the most that models take, such as 8GB (default: 80 percent of the machine's)",
+    )
     command.add_argument("--host", default="127.0.0.1", help="the address (default: 127.0.0.1)")
     command.add_argument("--port", type=_port, default=8000, metavar="N", help="default: 8000")
     command.add_argument(
@@ -70,8 +87,21 @@ def add_commands(add: Add) -> None:
     )
 
 
-def _add_model(command: ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL", help="a Hugging Face folder, or a GGUF file")
+def _add_model(command: ArgumentParser, *, several: bool = False) -> None:
+    what = "a Hugging Face folder, a GGUF file, or OWNER/NAME in the cache of huggingface_hub"
+    if several:
+        what += "; or a folder of models; several are loaded when they are asked for"
+        command.add_argument("model", nargs="+", metavar="MODEL", help=what)
+        form, text = "[MODEL:][NAME=]PATH", "an adapter, asked for as MODEL:NAME; may be repeated"
+        command.add_argument(
+            "--lora", type=_adapter, action="append", default=[], metavar=form, help=text
+        )
+    else:
+        command.add_argument("model", metavar="MODEL", help=what)
+        command.add_argument("--lora", metavar="PATH", help="an adapter: a folder or a GGUF file")
+    command.add_argument(
+        "--download", action="store_true", help="fetch OWNER/NAME, or what the cache lacks of it"
+    )
     add_model_options(command)
     command.add_argument(
         "--target", metavar="NAME", help="one of `relaxpy targets`, which names the default"
@@ -122,20 +152,21 @@ def _add_sampling(command: ArgumentParser, most: str) -> None:
 def generate(options: Namespace) -> int:
     """Print the text that continues a text, as its tokens come."""
     text = _typed(sys.stdin.read) if options.text == "-" else options.text
-    lm = load_model(options, sequences=1)
+    lm = _adapted(options, sequences=1)
     _print_stream(lm, text, _sampling(options))
     return 0
 
 
 def chat(options: Namespace) -> int:
     """Read messages and print the answers, until the input ends."""
-    from relaxpy.plugins.llm.config import ContextError
-
-    lm = load_model(options, sequences=2)  # a turn, and the one before, with which it shares pages
+    lm = _adapted(options, sequences=2)  # a turn, and the one before, with which it shares pages
     chosen = _sampling(options)
     first = [] if options.system is None else [{"role": "system", "content": options.system}]
     messages = list(first)
-    is_terminal = sys.stdin.isatty()
+    is_terminal, is_cut = sys.stdin.isatty(), False
+    if is_terminal:
+        with suppress(ImportError):  # which not every Python has
+            import readline  # noqa: F401  # `input` has a history then, and lines are edited
     lm.template  # noqa: B018  # a model without one is not for conversations
     if is_terminal:
         print(f"{lm.name}: /help shows the commands, /exit or Ctrl-D ends", file=sys.stderr)
@@ -147,75 +178,154 @@ def chat(options: Namespace) -> int:
         if line in {"/exit", "/quit", "/bye"}:
             return 0
         if line == "/clear":
-            messages = list(first)
+            messages, is_cut = list(first), False
         elif line in {"/help", "/?"}:
             print(_HELP, file=sys.stderr)
         elif re.match(r"/\w*(\s|$)", line):
             _note(f"there is no command {line.split()[0]!r:.40}: {_HELP}")
         elif line:
             line = line.removeprefix("/") if line.startswith("//") else line
-            asked = [*messages, {"role": "user", "content": line}]
+            whole = [*messages, {"role": "user", "content": line}]
             try:
+                asked = _fitting(lm, whole, len(first), chosen["max_tokens"])
+                if len(asked) < len(whole) and not is_cut:
+                    is_cut = True
+                    _note("the context is full: from now on the oldest turns are left out")
                 answer = _print_stream(lm, asked, chosen | _rest(lm, asked, chosen))
             except RelaxpyError as error:
                 show_error(error, sys.stderr, "relaxpy")
-                if isinstance(error, ContextError) and len(messages) > len(first):
-                    _note("the conversation is full: /clear starts again, --context has more room")
                 continue
             messages = [*asked, {"role": "assistant", "content": answer}]
 
 
+def _fitting(
+    lm: LanguageModel, messages: list[dict[str, str]], first: int, max_tokens: int | None
+) -> list[dict[str, str]]:
+    """A conversation that leaves room for an answer: its oldest turns may be missing.
+
+    Half of the context is free then, so that not each turn needs all to be read again. The `first`
+    messages stay. Where not even the last message alone fits, nothing is left out.
+    """
+    from relaxpy.plugins.llm.config import ContextError
+
+    context = lm.decoder.context
+
+    def length(found: list[dict[str, str]]) -> int:
+        try:
+            return len(lm.tokens(found))
+        except ContextError:  # as its text tells
+            return context + 1
+
+    if length(messages) + (max_tokens or context // 4) <= context:
+        return messages
+    found, most = messages, context - max(max_tokens or 1, context // 2)
+    while length(found) > most and len(found) > first + 1:
+        found = [*found[:first], *found[first + 2 :]]
+    return found if length(found) + (max_tokens or 1) <= context else messages
+
+
 def serve(options: Namespace) -> int:
-    """Serve a model until a signal ends it."""
+    """Serve models until a signal ends it."""
+    from relaxpy.plugins.llm.models import Models, places_of
     from relaxpy.plugins.llm.server import KEY, require_packages, serve as run
 
-    require_packages()  # before the model is loaded, which takes long
-    lm = load_model(options, sequences=options.parallel)
-    lm.tokenizer  # noqa: B018  # a server without one has no texts
+    require_packages()  # before a model is loaded, which takes long
+    limits = {"sequences": options.parallel}
+    given = _options(options) | limits
+    with _extras():
+        places = places_of(options.model, options.lora, given, download=options.download)
+        sizes = [_size(place, is_only=len(places) == 1) for place in places]
+    places = [place for place, size in zip(places, sizes, strict=True) if size is not None]
+    if not places:
+        raise UsageError(f"there is no model to serve in {', '.join(options.model)}")
+
+    def log(line: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+    most = options.queue + options.parallel
+    models = Models(places, options.memory, options.keep_alive, most=most, log=log)
+    if len(places) == 1:
+        [place] = places
+        if (size := sizes[0] or 0) > models.memory:
+            raise UsageError(models.too_large(place.name, size))
+        more = {"adapters": place.adapters} if place.adapters else {}
+        lm = load_model(options, place.path, name=place.name, **more, **limits)
+        lm.tokenizer  # noqa: B018  # a server without one has no texts
+        models.put(lm)
     if options.host not in {"127.0.0.1", "localhost", "::1"} and not os.environ.get(KEY):
         _note(f"{options.host} may be reached by others: {KEY} is the key that they need")
 
     def ready(url: str) -> None:
-        print(f"{lm.name} is served at {url} (OpenAI's API at {url}/v1)", flush=True)
+        *others, last = (place.name for place in places)
+        names, verb = (f"{', '.join(others)} and {last}", "are") if others else (last, "is")
+        print(f"{names} {verb} served at {url} (OpenAI's API at {url}/v1)", flush=True)
 
     run(
-        lm,
+        models,
         options.host,
         options.port,
         max_tokens=options.max_tokens,
         queue=options.queue,
         cors=options.cors,
-        log=lambda line: print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True),
+        log=log,
         ready=ready,
     )
     return 0
 
 
-@gc_paused
-def load_model(options: Namespace, **limits: Any) -> LanguageModel:
-    """The model, and what the user should know of it."""
+def _size(place: Place, *, is_only: bool) -> int | None:
+    """The bytes that a model takes; of one of several that has none, a note says why."""
+    try:
+        return place.memory_needed()
+    except (RelaxpyError, OSError) as error:
+        if is_only:
+            raise
+        _note(f"{place.name} is not served: {error}")
+        return None
+
+
+def _adapted(options: Namespace, **limits: Any) -> LanguageModel:
+    """The model, with an adapter if one is given."""
+    more: dict[str, Any] = {"download": True} if options.download else {}
+    if options.lora is None:
+        return load_model(options, options.model, **more, **limits)
+    name, path = _adapter(options.lora)
+    return load_model(options, options.model, adapters={name: path}, **more, **limits).adapted(name)
+
+
+def _options(options: Namespace) -> dict[str, Any]:
+    """The options of `load` that are given for all models."""
     from relaxpy.exec.runtime.threads import THREADS
 
     if options.threads is not None:
         os.environ[THREADS] = str(options.threads)
     from relaxpy.ir.core.target import target_kind
-    from relaxpy.llm import load
 
     try:
         target_kind(options.target)
     except RelaxpyError as error:
         raise UsageError(error.diagnostics) from None
+    names = ("quantize", "target", "context", "cache_dtype")
+    return {name: getattr(options, name) for name in names}
+
+
+@contextmanager
+def _extras() -> Iterator[None]:
+    """Errors: UsageError names an extra that reads the files of a model, if it is missing."""
     try:
-        lm = load(
-            options.model,
-            quantize=options.quantize,
-            target=options.target,
-            context=options.context,
-            cache_dtype=options.cache_dtype,
-            **limits,
-        )
-    except ModuleNotFoundError as error:  # of an extra that reads these files
+        yield
+    except ModuleNotFoundError as error:
         raise UsageError(str(error)) from None
+
+
+@gc_paused
+def load_model(options: Namespace, model: str | Path, **more: Any) -> LanguageModel:
+    """The model, and what the user should know of it."""
+    given = _options(options)
+    from relaxpy.llm import load
+
+    with _extras():
+        lm = load(model, **given, **more)
     gc.freeze()  # no collection visits all of the program, which takes 20 ms and more
     for note in lm.notes:
         _note(note)
@@ -281,6 +391,34 @@ def _origin(text: str) -> str:
             f"expected an origin, such as http://localhost:3000, found {text!r:.60}"
         )
     return text
+
+
+def _adapter(text: str) -> tuple[str, str]:
+    """The name of an adapter, that of its files if none is written, and its path."""
+    name, is_named, path = text.rpartition("=")
+    model, colon, name = name.rpartition(":") if is_named else ("", "", "")
+    return f"{model}{colon}{name or Path(path).stem}", path
+
+
+def _duration(text: str) -> float:
+    """The seconds that `text` writes; infinity for those below 0."""
+    from relaxpy.plugins.llm.models import seconds_of
+
+    try:
+        return seconds_of(text)
+    except RelaxpyError:
+        raise ArgumentTypeError(
+            f"expected a time, such as 90, 5m or -1, found {text!r:.60}"
+        ) from None
+
+
+def _bytes(text: str) -> int:
+    """The number of bytes that `text` writes."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(i?)B?", text, re.IGNORECASE | re.ASCII)
+    if found is None or not (found[2] or not found[3]):
+        raise ArgumentTypeError(f"expected a size, such as 8GB or 500MB, found {text!r:.60}")
+    unit = (1024 if found[3] else 1000) ** " KMGT".index(found[2].upper() or " ")
+    return int(float(found[1]) * unit)
 
 
 def _positive(text: str) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,9 +17,11 @@ from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.machine.fast_paths import SHARED_WEIGHTS
 from relaxpy.exec.runtime.registry import get_global_func, registered
 from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.group_quantization import as_quantization
 from relaxpy.ir.relax.outputs import OUTPUT_TREE
+from relaxpy.plugins.llm.adapters import AdaptedDecoder, Adapter, AdapterSet, Kinds
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
@@ -26,7 +30,7 @@ from relaxpy.plugins.nn.core import get_default_dtype
 from relaxpy.plugins.nn.quantization import quantize_model, rounded
 from relaxpy.plugins.weights.files import open_weights
 from relaxpy.plugins.weights.load import Values
-from relaxpy.support.dataclass import replace
+from relaxpy.support.dataclass import dataclass, replace
 
 _CACHE_DTYPES: Final = "float16", "bfloat16", "float32"
 """The datatypes of keys and values."""
@@ -81,10 +85,16 @@ class CompiledDecoder:
         factors = config.factors_within(context)
         config = replace(config, cache_dtype=cache_dtype, rope_factors=factors)
         self.config, self.sequences, self.chunk, self.page = config, sequences, chunk, page
+        self.tokens = tokens
         self.pages = -(-tokens // page) + sequences
         self._packed = packed_as(quantization, packed or {})
         self.quantization, self._target = quantization, target
-        self._decoder: Any = Decoder(config)
+        self._decoder: Any = decoder_of(config, self._packed, quantization)
+        self._programs: dict[Any, Any] = {}
+        """Programs with adapters, by their methods and the kinds of layers that they adapt."""
+        self._alone: WeakKeyDictionary[Adapter, _Adapting] = WeakKeyDictionary()
+        self._together: _Adapting | None = None
+        """How adapters run, each alone, and the last ones that ran in one call."""
         weights = source if isinstance(source, Mapping) else open_weights(source)
         names = names_of(config, weights) if names is None else names
         self.values = self._loaded(weights, names, progress)
@@ -102,7 +112,7 @@ class CompiledDecoder:
         self, weights: Any, names: Mapping[str, Any], progress: bool | None
     ) -> Mapping[str, Any]:
         """The values of all parameters of the model, whose layers become those of these values."""
-        plain = self._decoder.state_dict()
+        plain = Decoder(self.config).state_dict()
         own = {name: p for name, p in plain.items() if _layer(name) not in self._packed}
         skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
         ignored = [name for given in skipped for name in _listed(given)]
@@ -110,23 +120,64 @@ class CompiledDecoder:
         packed: dict[str, Any] = {}
         for layer, weight in self._packed.items():
             packed |= {f"{layer}.{name}": array for name, array in weight.read().items()}
-        self._decoder = WithPacked(self._packed).visit("", self._decoder)
         if self.quantization is None:
             return {**values.read(progress), **packed}
-        self._decoder = quantize_model(self._decoder, self.quantization)
         return rounded(self._decoder, ChainMap(packed, values), progress)
 
     def _compiled(self, *methods: str) -> tuple[Any, tuple[Any, ...]]:
         """The program of methods of the model, and the values that these take."""
         decoder = self._decoder
+        return self._program(decoder, decoder.specification(*methods), methods), tuple(
+            self.values[name] for name, _ in decoder.named_parameters()
+        )
+
+    def _program(self, decoder: Any, specification: Any, what: object) -> Any:
+        """The program of a decoder, which `what` tells from others of this model."""
         forms = [(name, w.quantization, w.has_offset) for name, w in self._packed.items()]
         quantization = self.quantization and as_quantization(self.quantization)
-        program = compile_made(
-            lambda: decoder.export_tvm(decoder.specification(*methods))[0],
-            repr((self.config, get_default_dtype(), quantization, forms, methods)),
+        return compile_made(
+            lambda: decoder.export_tvm(specification)[0],
+            repr((self.config, get_default_dtype(), quantization, forms, what)),
             target=self._target,
         )
-        return program, tuple(self.values[name] for name, _ in decoder.named_parameters())
+
+    @property
+    def dtype(self) -> str:
+        """The datatype of what the layers compute."""
+        return str(self._decoder.norm.weight.dtype)
+
+    def forget_adapters(self) -> None:
+        """Free what several adapters together need; those that nobody refers to are free then."""
+        self._together = None
+
+    def _adapting(self, adapters: Sequence[Adapter | None]) -> _Adapting:
+        """The program with some adapters, and its parameters."""
+        own = [*dict.fromkeys(adapter for adapter in adapters if adapter is not None)]
+        found = self._alone.get(own[0]) if len(own) == 1 else self._together
+        if found is None or not found.adapters.has(own):
+            found = self._new_adapting(AdapterSet(own))
+            if len(own) == 1:
+                self._alone[own[0]] = found
+            else:
+                self._together = found
+        return found
+
+    def _new_adapting(self, adapters: AdapterSet) -> _Adapting:
+        decoder = self._adapted_decoder(adapters.kinds)
+        values = {**self.values, **adapters.values(decoder.layers, self.dtype)}
+        return _Adapting(adapters, tuple(values[name] for name in decoder.names()))
+
+    def _adapted_decoder(self, kinds: Kinds) -> AdaptedDecoder:
+        plain = decoder_of(self.config, self._packed, self.quantization)
+        return AdaptedDecoder(plain, kinds, self.dtype)
+
+    def _adapted_program(self, kinds: Kinds, *methods: str) -> Any:
+        """The program of methods with adapters of some kinds of layers."""
+        key = methods, tuple(sorted(kinds))
+        if key not in self._programs:
+            decoder = self._adapted_decoder(kinds)
+            self._programs[key] = self._program(decoder, decoder.specification(*methods), key)
+        return self._programs[key]
 
     @property
     def packed_layers(self) -> int:
@@ -178,12 +229,16 @@ class CompiledDecoder:
         sequences: Sequence[int],
         ids: Sequence[Sequence[int]],
         rows: Sequence[int],
+        adapters: Sequence[Adapter | None] = (),
     ) -> Any:
         """Append tokens to sequences; the scores, (len(rows), vocabulary), after some of them.
 
-        `rows` count through the tokens of all sequences. After an error these are as before.
+        `rows` count through the tokens of all sequences, and `adapters` are those of the sequences.
+        After an error these are as before.
         """
         flat = np.array([token for own in ids for token in own], np.int32)
+        if any(adapters):
+            return self._run_adapted(cache, sequences, ids, flat, rows, adapters)
         if len(flat) == 1 and len(rows) == 1:
             return self._append(
                 cache, sequences, ids, lambda: self.program["decode"](flat, cache, self.params)
@@ -193,12 +248,40 @@ class CompiledDecoder:
             cache, sequences, ids, lambda: self.program["forward"](flat, last, cache, self.params)
         )
 
-    def states(self, cache: Any, sequence: int, ids: Sequence[int]) -> Any:
-        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
-        program, params = self._states
-        flat = np.array(ids, np.int32)
+    def _run_adapted(
+        self,
+        cache: Any,
+        sequences: Sequence[int],
+        ids: Sequence[Sequence[int]],
+        flat: Any,
+        rows: Sequence[int],
+        adapters: Sequence[Adapter | None],
+    ) -> Any:
+        own = self._adapting(adapters)
+        program = self._adapted_program(own.adapters.kinds, "decode", "forward")
+        share = own.adapters.share(adapters, [*map(len, ids)], self.dtype)
+        last: tuple[Any, ...] = (np.array(rows, np.int32),)
+        name = "forward"
+        if len(flat) == 1 and len(rows) == 1:
+            name, last = "decode", ()
         return self._append(
-            cache, [sequence], [ids], lambda: program["states"](flat, cache, params)
+            cache, sequences, ids, lambda: program[name](flat, *last, share, cache, own.params)
+        )
+
+    def states(
+        self, cache: Any, sequence: int, ids: Sequence[int], adapter: Adapter | None = None
+    ) -> Any:
+        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
+        flat = np.array(ids, np.int32)
+        extra: list[Any] = []
+        if adapter is None:
+            program, params = self._states
+        else:
+            own = self._adapting([adapter])
+            program, params = self._adapted_program(own.adapters.kinds, "states"), own.params
+            extra = [own.adapters.share([adapter], [len(ids)], self.dtype)]
+        return self._append(
+            cache, [sequence], [ids], lambda: program["states"](flat, *extra, cache, params)
         )
 
     def _append(
@@ -219,6 +302,31 @@ class CompiledDecoder:
             raise
         self.state("end_forward", cache)
         return found
+
+
+@dataclass(frozen=True)
+class _Adapting:
+    """Adapters that run together, and the parameters of their program."""
+
+    adapters: AdapterSet
+    params: tuple[Any, ...]
+
+
+def decoder_of(config: Config, packed: Packed, quantization: str | None) -> Any:
+    """The decoder with the layers that its weights need."""
+    found: Any = WithPacked(packed).visit("", Decoder(config))
+    return found if quantization is None else quantize_model(found, quantization)
+
+
+def memory_of(decoder: Any, sequences: int, tokens: int, context: int, page: int = 16) -> int:
+    """The bytes of the weights of a decoder, and of the keys and values of its caches."""
+    config: Config = decoder.config
+    own = {id(p): p for _, p in decoder.named_parameters()}.values()
+    weights = sum(math.prod(map(int, p.shape)) * DataType(p.dtype).numpy().itemsize for p in own)
+    dtype = DataType(config.cache_dtype or decoder.norm.weight.dtype).numpy()
+    row = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
+    pages = -(-tokens // page) + sequences + -(-context // page) + 1  # that of one sequence, too
+    return weights + pages * page * row
 
 
 def _layer(name: str) -> str:

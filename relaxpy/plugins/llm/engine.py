@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.plugins.llm.adapters import Adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
@@ -46,6 +47,8 @@ class Request:
     """Why it ended, if no token could be chosen."""
     form: Follower | None = field(default=None, repr=False)
     """The form that its text has, if it has to have one."""
+    adapter: Adapter | None = field(default=None, repr=False)
+    """The adapter by which the model reads and continues it."""
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -98,6 +101,8 @@ class _Prefix:
 
     sequence: int
     tokens: tuple[int, ...]
+    adapter: int | None
+    """The number of the adapter that it was read with: others have other keys and values."""
 
 
 class Engine:
@@ -124,6 +129,7 @@ class Engine:
         stop: Collection[int] = (),
         logprobs: int | None = None,
         form: Form | None = None,
+        adapter: Adapter | None = None,
     ) -> Request:
         """A new request, which ends after `max_tokens` or a token of `stop`.
 
@@ -156,6 +162,7 @@ class Engine:
             raise ParameterError.of("logprobs", logprobs, f"an integer from 0 to {words}")
         request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
         request.form = None if form is None else form.begin()
+        request.adapter = adapter
         self.waiting.append(request)
         return request
 
@@ -224,7 +231,8 @@ class Engine:
             self.waiting.remove(request)
             return
         self.running.remove(request)
-        self.kept.append(_Prefix(request.sequence, tuple(request.all_tokens[: request.read])))
+        tokens = tuple(request.all_tokens[: request.read])
+        self.kept.append(_Prefix(request.sequence, tokens, _number(request)))
 
     def _read(self, parts: Sequence[tuple[Request, int]]) -> None:
         """Read so many tokens of each request, and the scores of those that are read to the end."""
@@ -235,9 +243,9 @@ class Engine:
             for (request, count), end in zip(parts, ends, strict=True)
             if request.read + count == request.length
         ]
-        scores = self.model.run(
-            self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready]
-        )
+        adapters = [r.adapter for r, _ in parts]
+        known = (self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready])
+        scores = self.model.run(*known, adapters) if any(adapters) else self.model.run(*known)
         for request, count in parts:
             request.read += count
         for (request, _), row in zip(ready, scores, strict=True):
@@ -286,7 +294,7 @@ class Engine:
             pages = self.model.pages_for(len(request.prompt) + request.max_tokens)
             while self.kept and not (self.free and self._has_room(pages)):
                 # The oldest of those that have least in common with the prompt.
-                self._forget(min(self.kept, key=lambda p: _common(p.tokens, request.prompt)))
+                self._forget(min(self.kept, key=lambda p: _in_common(p, request)))
             if not (self.free and self._has_room(pages)):
                 return
             self._start(request)
@@ -294,8 +302,8 @@ class Engine:
 
     def _is_being_read(self, request: Request) -> bool:
         """True if a running request is to read a page or more that would serve this one, too."""
-        prompt = request.prompt[:-1]
-        reading = [r for r in self.running if r.read < len(r.prompt)]
+        prompt, number = request.prompt[:-1], _number(request)
+        reading = [r for r in self.running if r.read < len(r.prompt) and _number(r) == number]
         if not reading:
             return False
         soon = max(_common(r.prompt, prompt) for r in reading)
@@ -325,12 +333,29 @@ class Engine:
 
     def _shared(self, request: Request) -> tuple[int, int]:
         """The length of the longest prefix of a prompt that a sequence has, and the sequence."""
-        candidates = [(r.sequence, tuple(r.all_tokens[: r.read])) for r in self.running]
-        candidates += [(prefix.sequence, prefix.tokens) for prefix in self.kept]
+        number = _number(request)
+        candidates = [
+            (r.sequence, tuple(r.all_tokens[: r.read]))
+            for r in self.running
+            if _number(r) == number
+        ]
+        candidates += [(p.sequence, p.tokens) for p in self.kept if p.adapter == number]
         # The last token of the prompt is always read, as its scores are needed.
         prompt = request.prompt[:-1]
         shared = [(_common(tokens, prompt), sequence) for sequence, tokens in candidates]
         return max(shared, default=(0, -1))
+
+
+def _number(request: Request) -> int | None:
+    """The number of the adapter of a request."""
+    return None if request.adapter is None else request.adapter.number
+
+
+def _in_common(prefix: _Prefix, request: Request) -> int:
+    """The length of the beginning that a request shares with a kept sequence."""
+    if prefix.adapter != _number(request):
+        return 0
+    return _common(prefix.tokens, request.prompt)
 
 
 def logprobs_of(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxpy.plugins.llm.config import LARGEST, Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.gguf import config_of_gguf, names_in_gguf, read_parts, widened
+from relaxpy.plugins.llm.hub import located
 from relaxpy.plugins.llm.packed import Packed
 from relaxpy.plugins.llm.tokens import Metadata, Tokenizer, tokenizer_of_file, tokenizer_of_metadata
 from relaxpy.plugins.llm.weight_names import names_of
@@ -35,25 +36,22 @@ class ModelFiles:
     """A warning for the user."""
 
 
-def open_model(model: str | Path) -> ModelFiles:
-    """The files of a model: a Hugging Face folder, or a GGUF file.
+def open_model(model: str | Path, *, download: bool = False) -> ModelFiles:
+    """The files of a model: a Hugging Face folder, a GGUF file, or a name of the hub.
 
     Errors:
         FileNotFoundError: there is no such file or folder.
         ModelError: it is not a model, or of an unknown architecture.
         FrontendError (also ValueError): weights cannot be read.
     """
-    path = Path(model)
+    path, name = located(model, download=download)
     if path.is_dir():
-        return _open_folder(path)
-    if not path.exists():
-        raise FileNotFoundError(
-            f"there is no folder or file {str(model)!r}; "
-            "`hf download OWNER/MODEL --local-dir FOLDER` fetches a model"
-        )
-    if path.suffix != ".gguf":
+        found = _open_folder(path)
+    elif path.suffix == ".gguf":
+        found = _open_gguf(path)
+    else:
         raise ModelError(f"{str(model)!r} is neither a folder of a model nor a GGUF file (.gguf)")
-    return _open_gguf(path)
+    return found if name is None else replace(found, name=name)
 
 
 def ends_of_turns(config: Config, tokenizer: Tokenizer) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from importlib.util import find_spec
 from numbers import Integral
@@ -18,16 +19,19 @@ from typing_extensions import override
 
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
-from relaxpy.plugins.llm.compiled import CompiledDecoder
+from relaxpy.plugins.llm.adapters import Adapter, read_adapter
+from relaxpy.plugins.llm.compiled import CompiledDecoder, decoder_of, memory_of
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.exported_page import page_of
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
+from relaxpy.plugins.llm.packed import packed_as
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.structured import FORMS, Form, Forms
 from relaxpy.plugins.llm.template import ChatTemplate, Messages
 from relaxpy.plugins.llm.tokens import Tokenizer
+from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 
@@ -51,16 +55,22 @@ def load(
     context: int | None = None,
     sequences: int = 8,
     cache_dtype: str | None = None,
+    adapters: Mapping[str, str | Path] | None = None,
+    download: bool = False,
+    name: str | None = None,
     progress: bool | None = None,
 ) -> LanguageModel:
     """The language model of a Hugging Face folder or a GGUF file, compiled.
+
+    A `model` may also be OWNER/NAME, or OWNER/NAME:PART of a GGUF file, in the cache of
+    huggingface_hub; with `download` it is fetched. Its `name` is otherwise that of the files.
 
     `quantize` rounds weights to few bits ("q4f32_1", "q8f32_1", "w4a8f32", and others of
     docs/weights.md), except packed weights of GGUF with as many; without it, these stay packed
     where products can read them, which those of NumPy do not. `target` is "native" or "numpy". A
     prompt and its answer have at most `context` tokens, by default 4,096 or what the model was
     trained for; `sequences` run at a time. Keys and values of `cache_dtype` "float16" need half the
-    memory.
+    memory. `adapters` are LoRAs by names, as of `add_adapter`.
 
     Errors:
         FileNotFoundError: there is no such file or folder.
@@ -69,25 +79,59 @@ def load(
     """
     if not isinstance(model, (str, Path)):
         raise unexpected(model, "expected the path of a model")
+    files = open_model(model, download=download)
+    given, limits = _given(files, quantize, target, context, sequences, cache_dtype)
+    decoder = CompiledDecoder(files.config, files.weights, progress=progress, **given, **limits)
+    found = LanguageModel(files if name is None else replace(files, name=name), decoder)
+    for own, path in (adapters or {}).items():
+        found.add_adapter(own, path)
+    return found
+
+
+def memory_needed(
+    model: str | Path,
+    *,
+    quantize: str | None = None,
+    target: str | None = None,
+    context: int | None = None,
+    sequences: int = 8,
+    cache_dtype: str | None = None,
+    adapters: Mapping[str, str | Path] | None = None,
+) -> int:
+    """The bytes that weights and caches take of what `load` returns for these options."""
     files = open_model(model)
+    given, limits = _given(files, quantize, target, context, sequences, cache_dtype)
+    config = replace(files.config, cache_dtype=cache_dtype)
+    decoder = decoder_of(config, packed_as(quantize, given["packed"] or {}), quantize)
+    own = [
+        read_adapter(Path(path), config, decoder.norm.weight.dtype)
+        for path in (adapters or {}).values()
+    ]
+    return memory_of(decoder, **limits) + sum(adapter.nbytes for adapter in own)
+
+
+def _given(
+    files: ModelFiles,
+    quantize: str | None,
+    target: str | None,
+    context: int | None,
+    sequences: int,
+    cache_dtype: str | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a compiled decoder for those of `load`, and the limits of its cache."""
     if context is None:
         context = min(files.config.positions, DEFAULT_CONTEXT)
     name = target_name(Target.current() if target is None else target)
     reads_packed = target_facts(name).is_native
-    decoder = CompiledDecoder(
-        files.config,
-        files.weights,
-        names=files.names,
-        packed=files.packed if reads_packed or quantize is not None else None,
-        quantization=quantize,
-        cache_dtype=cache_dtype,
-        target=target,
-        context=context,
-        tokens=context * min(sequences, 4) if type(sequences) is int else context,
-        sequences=sequences,
-        progress=progress,
-    )
-    return LanguageModel(files, decoder)
+    given = {
+        "names": files.names,
+        "packed": files.packed if reads_packed or quantize is not None else None,
+        "quantization": quantize,
+        "cache_dtype": cache_dtype,
+        "target": target,
+    }
+    tokens = context * min(sequences, 4) if type(sequences) is int else context
+    return given, {"context": context, "tokens": tokens, "sequences": sequences}
 
 
 class LanguageModel:
@@ -109,6 +153,60 @@ class LanguageModel:
         self.turn = RLock()
         """Whoever uses the engine holds it."""
         self._files = files
+        self._adapters: dict[str, Adapter] = {}
+        self._adapter: Adapter | None = None
+
+    # --- adapters
+
+    @property
+    def adapters(self) -> list[str]:
+        """The names of the adapters."""
+        return [*self._adapters]
+
+    @user_facing
+    def add_adapter(self, name: str, path: str | Path) -> None:
+        """Add a LoRA: a folder of PEFT, or a GGUF file of llama.cpp.
+
+        Errors:
+            FileNotFoundError: there is no such file or folder.
+            ModelError: it is not an adapter of this model, or the name is not one or taken.
+            FrontendError: its tensors cannot be read.
+        """
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name) or name == "latest":
+            raise ModelError(
+                f"the name of an adapter has letters, digits, _, . and -, found {name!r:.60}"
+            )
+        if name in self._adapters:
+            raise ModelError(f"{self.name} has an adapter {name!r}")
+        self._adapters[name] = read_adapter(Path(path), self.decoder.config, self.decoder.dtype)
+
+    @user_facing
+    def remove_adapter(self, name: str) -> None:
+        """Remove an adapter; what it has begun, it ends. Errors: ModelError if there is none."""
+        self.adapted(name)
+        del self._adapters[name]
+        self.decoder.forget_adapters()
+
+    @user_facing
+    def adapted(self, name: str) -> LanguageModel:
+        """This model with an adapter: weights, cache and batch are one.
+
+        Errors:
+            ModelError: there is no such adapter.
+        """
+        if name not in self._adapters:
+            known = ", ".join(self._adapters) or "none"
+            raise ModelError(f"{self.name} has no adapter {name!r:.60}, but {known}")
+        found = copy(self)
+        found.name, found._adapter = f"{self._files.name}:{name}", self._adapters[name]
+        return found
+
+    @property
+    def memory(self) -> int:
+        """The bytes of weights, caches and adapters."""
+        decoder = self.decoder
+        whole = memory_of(decoder._decoder, decoder.sequences, decoder.tokens, decoder.context)
+        return whole + sum(adapter.nbytes for adapter in self._adapters.values())
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -269,7 +367,7 @@ class LanguageModel:
                 raise ParameterError.of("stop_token_ids", token, f"tokens from 0 to {words - 1}")
             ends.add(token)
         # It only enters a queue, which needs no turn.
-        request = self.engine.add(tokens, chosen, max_tokens, ends, logprobs, form)
+        request = self.engine.add(tokens, chosen, max_tokens, ends, logprobs, form, self._adapter)
         return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
 
     def step(self) -> None:
@@ -375,10 +473,7 @@ class LanguageModel:
     def logits(self, prompt: Prompt) -> Any:
         """The scores of the next token after each token of a prompt, (tokens, vocabulary)."""
         return np.concatenate(
-            self._read(
-                self.tokens(prompt),
-                lambda cache, part: self.decoder.run(cache, [0], [part], range(len(part))),
-            )
+            self._read(self.tokens(prompt), lambda cache, part: self._scores(cache, part))
         )
 
     def prompt_logprobs(
@@ -388,7 +483,7 @@ class LanguageModel:
         rest = iter(tokens[1:])
 
         def scored(cache: Any, part: Sequence[int]) -> list[Any]:
-            rows = self.decoder.run(cache, [0], [part], range(len(part)))
+            rows = self._scores(cache, part)
             return [logprobs_of(row, token, top) for row, token in zip(rows, rest, strict=False)]
 
         return [row for rows in self._read(tokens[:-1], scored, _SCORED) for row in rows]
@@ -406,11 +501,16 @@ class LanguageModel:
             return np.stack([self.embed(prompt) for prompt in prompts])
         states = np.concatenate(
             self._read(
-                self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
+                self.tokens(prompts),
+                lambda cache, part: self.decoder.states(cache, 0, part, self._adapter),
             )
         )
         pooling = self.decoder.config.pooling
         return {"first": states[:1], "last": states[-1:]}.get(pooling, states).mean(axis=0)
+
+    def _scores(self, cache: Any, part: Sequence[int]) -> Any:
+        """The scores after each token of a part of a single sequence."""
+        return self.decoder.run(cache, [0], [part], range(len(part)), [self._adapter])
 
     def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""

@@ -11,18 +11,10 @@ from typing import Any, Final, Literal, TypeAlias
 from typing_extensions import override
 
 from relaxpy.plugins.llm.answer_parts import Style, Thoughts
-from relaxpy.plugins.llm.config import ParameterError
+from relaxpy.plugins.llm.config import Config, ParameterError
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.openai_api import (
-    Answer,
-    ApiError,
-    Asked,
-    asked,
-    asked_embeddings,
-    check_model,
-    fields_of,
-)
+from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, asked, asked_embeddings
 from relaxpy.plugins.llm.worker import Piece
 
 Path: TypeAlias = Literal["generate", "chat"]
@@ -47,22 +39,26 @@ def model_name(name: Any) -> Any:
     return name.removesuffix(":latest") if isinstance(name, str) else name
 
 
-def checked_fields(body: bytes, model: LanguageModel) -> dict[str, Any]:
-    """The fields of a body. Errors: ApiError, also if it is for another model."""
-    fields = fields_of(body)
+def named_model(fields: Mapping[str, Any]) -> Any:
+    """The name of the model of a request. Errors: ApiError if it has none."""
     name = model_name(fields.get("model", fields.get("name")))
     if name is None:
         raise ApiError(400, "model is missing", param="model")
-    check_model(name, model)
-    return fields
+    return name
 
 
-def asked_ollama(path: Path, body: bytes, model: LanguageModel, most_tokens: int) -> Asked | None:
+def is_empty(fields: Mapping[str, Any]) -> bool:
+    """True for a request without a prompt, as clients send it to load a model, or to unload it."""
+    return not (fields.get("prompt") or fields.get("messages"))
+
+
+def asked_ollama(
+    path: Path, fields: Mapping[str, Any], model: LanguageModel, most_tokens: int
+) -> Asked | None:
     """The contents of a request; None if it has none, as clients send it to load a model.
 
     Errors: as of `asked`.
     """
-    fields = checked_fields(body, model)
     for name in _REFUSED:
         if fields.get(name):
             raise ApiError(400, f"{name} is not supported", param=name)
@@ -90,18 +86,17 @@ def asked_ollama(path: Path, body: bytes, model: LanguageModel, most_tokens: int
             own["reasoning_effort" if isinstance(think, str) else "enable_thinking"] = think
     if not own.get("prompt", own.get("messages")):
         return None
-    return asked(kind, json.dumps(own).encode(), model, most_tokens)
+    return asked(kind, own, model, most_tokens)
 
 
 def asked_ollama_embeddings(
-    path: str, body: bytes, model: LanguageModel
+    path: str, fields: Mapping[str, Any], model: LanguageModel
 ) -> tuple[list[list[int]], bool, int, list[str]]:
     """The contents of a request for embeddings, as those of `asked_embeddings`."""
-    fields = checked_fields(body, model)
     own = {name: value for name, value in fields.items() if name in ("input", "dimensions")}
     if path == "embeddings":
         own = {"input": fields.get("prompt", "")}
-    return asked_embeddings(json.dumps(own).encode(), model)
+    return asked_embeddings(own, model)
 
 
 def _messages(path: Path, fields: Mapping[str, Any]) -> Any:
@@ -195,13 +190,13 @@ class OllamaAnswer(Answer):
         return found
 
 
-def loaded(path: Path, model: LanguageModel) -> dict[str, Any]:
+def loaded(path: Path, name: str, reason: str = "load") -> dict[str, Any]:
     """The answer to a request without a prompt."""
     own: dict[str, Any] = {"response": ""}
     if path == "chat":
         own = {"message": {"role": "assistant", "content": ""}}
-    head = {"model": model.name, "created_at": moment(time.time())}
-    return {**head, **own, "done": True, "done_reason": "load"}
+    head = {"model": name, "created_at": moment(time.time())}
+    return {**head, **own, "done": True, "done_reason": reason}
 
 
 def moment(seconds: float) -> str:
@@ -209,31 +204,36 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def described(model: LanguageModel, created: int) -> dict[str, Any]:
-    """The model as an entry of a list."""
+def described(name: str, model: LanguageModel | None, size: int, created: float) -> dict[str, Any]:
+    """A model as an entry of a list; more is known of one that is loaded."""
+    config = None if model is None else model.decoder.config
+    quantization = None if model is None else model.decoder.quantization
+    tagged = name if ":" in name else f"{name}:latest"  # adapters are tags
     return {
-        "name": f"{model.name}:latest",
-        "model": f"{model.name}:latest",
+        "name": tagged,
+        "model": tagged,
         "modified_at": moment(created),
-        "size": sum(value.nbytes for value in model.decoder.values.values()),
+        "size": size,
         "digest": "",
-        "details": _details(model),
+        "details": _details(config, quantization),
     }
 
 
-def shown_model(model: LanguageModel) -> dict[str, Any]:
-    """The properties of the model, and its capabilities."""
-    config, template, found = model.decoder.config, model.template_text or "", ["completion"]
+def shown_model(
+    config: Config, template: str | None, context: int, quantization: str | None
+) -> dict[str, Any]:
+    """The properties of a model, and its capabilities."""
+    template, found = template or "", ["completion"]
     if Style.of(template) is not None:
         found.append("tools")
     if Thoughts.of(template, "") is not None:
         found.append("thinking")
     return {
         "template": template,
-        "details": _details(model),
+        "details": _details(config, quantization),
         "model_info": {
             "general.architecture": config.family,
-            f"{config.family}.context_length": model.decoder.context,
+            f"{config.family}.context_length": context,
             f"{config.family}.embedding_length": config.width,
             f"{config.family}.block_count": config.layers,
         },
@@ -241,13 +241,13 @@ def shown_model(model: LanguageModel) -> dict[str, Any]:
     }
 
 
-def _details(model: LanguageModel) -> dict[str, Any]:
-    family, quantization = model.decoder.config.family, model.decoder.quantization
+def _details(config: Config | None, quantization: str | None) -> dict[str, Any]:
+    family = "" if config is None else config.family
     return {
         "parent_model": "",
         "format": "",
         "family": family,
-        "families": [family],
+        "families": [family] if family else [],
         "parameter_size": "",
         "quantization_level": quantization or "",
     }

@@ -22,7 +22,7 @@ from relaxpy.plugins.llm.answer_parts import (
     chosen_tools,
     tools_of,
 )
-from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
+from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
 from relaxpy.plugins.llm.structured import Form
@@ -40,15 +40,22 @@ class ApiError(Exception):
     """An answer that is an error, with its status of HTTP."""
 
     def __init__(
-        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.param, self.code = status, param, code
+        self.retry_after = 1 if retry_after is None and status == 429 else retry_after
 
     @property
     def headers(self) -> dict[str, str]:
         """The seconds after which clients should ask again, where another try may succeed."""
-        return {"retry-after": "1"} if self.status == 429 else {}
+        return {} if self.retry_after is None else {"retry-after": f"{self.retry_after}"}
 
     @property
     def message(self) -> str:
@@ -132,7 +139,7 @@ _SAMPLING: Final[Mapping[str, str]] = {
 """Fields that are options of `LanguageModel.start`, and their names there."""
 _IGNORED: Final = {
     *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
-    *("prompt_cache_retention", "cache_prompt", "keep_alive", "id_slot", "slot_id", "priority"),
+    *("prompt_cache_retention", "cache_prompt", "id_slot", "slot_id", "priority"),
     *("request_id", "timings_per_token", "return_progress"),
 }
 """Fields that have no effect on an answer."""
@@ -172,7 +179,7 @@ _STRUCTURED: Final = {"json": "schema", "regex": "regex", "choice": "choice", "g
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
 _OWN: Final = {
     *("model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs", "top_logprobs"),
-    *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos"),
+    *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos", "keep_alive"),
 }
 _COMPLETIONS: Final = ("echo", "best_of")
 """Fields of texts alone."""
@@ -181,17 +188,17 @@ _VARIABLES: Final = ("chat_template_kwargs", "enable_thinking", "reasoning_effor
 _PROMPTS: Final = {"messages", "prompt", "input"}
 
 
-def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> Asked:
-    """Read the body of a request.
+def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
+    """The contents of a request with these fields for a model.
 
     Errors:
-        ApiError: it is not JSON, or asks for another model, or what is not supported.
+        ApiError: it asks for what is not supported.
         ModelError: the prompt or an option is not such.
     """
     prompt_name = "messages" if kind == "chat" else "prompt"
     known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS, "structured_outputs"}
     known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else {*_COMPLETIONS}
-    fields, ignored = _known_fields(body, known, model)
+    fields, ignored = given, _ignored(given, known)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
     form = _form(fields)
@@ -249,15 +256,13 @@ def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> As
     )
 
 
-def _known_fields(
-    body: bytes, known: Collection[str], model: LanguageModel
-) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a body, and the names of those that nobody knows, which change nothing.
+def _ignored(fields: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """The names of fields that nobody knows, which change nothing.
 
     Errors:
-        ApiError: it has fields that would change the answer, or is for another model.
+        ApiError: there are fields that would change the answer.
     """
-    fields, ignored = fields_of(body), []
+    ignored = []
     for name, value in fields.items():
         if name in known or name in _IGNORED:
             continue
@@ -270,27 +275,15 @@ def _known_fields(
             meant = f", did you mean {' or '.join(near)}?" if near else " here"
             raise ApiError(400, f"there is no parameter {name!r:.60}{meant}", param=name[:60])
         ignored.append(name[:60])
-    check_model(fields.get("model", model.name), model)
-    return fields, ignored
-
-
-def check_model(name: Any, model: LanguageModel) -> None:
-    """Raise an ApiError if a request is for another model."""
-    if name != model.name:
-        raise ApiError(
-            404,
-            f"there is no model {shown(name, 80)}, this server has {model.name!r}",
-            param="model",
-            code="model_not_found",
-        )
+    return ignored
 
 
 _MOST_INPUTS: Final = 256
-_OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions"}
+_OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions", "keep_alive"}
 
 
 def asked_embeddings(
-    body: bytes, model: LanguageModel
+    fields: Mapping[str, Any], model: LanguageModel
 ) -> tuple[list[list[int]], bool, int, list[str]]:
     """The contents of a request for embeddings.
 
@@ -299,7 +292,7 @@ def asked_embeddings(
 
     Errors: as of `asked`.
     """
-    fields, ignored = _known_fields(body, _OF_EMBEDDINGS, model)
+    ignored = _ignored(fields, _OF_EMBEDDINGS)
     if "input" not in fields:
         raise ApiError(400, "input is missing", param="input")
     prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS)
@@ -332,6 +325,55 @@ def embeddings_body(
         "model": model.name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
+
+
+OF_RERANKING: Final = {"query", "documents", "top_n", "return_documents", "model", "keep_alive"}
+
+
+@dataclass(frozen=True)
+class AskedOrder:
+    """A request to order documents by what they have to do with a query."""
+
+    prompts: list[list[int]]
+    """The tokens of the query, and of the documents."""
+    documents: list[str]
+    count: int
+    """How many of them are returned."""
+    with_texts: bool
+    ignored: list[str]
+
+
+def asked_reranking(fields: Mapping[str, Any], model: LanguageModel) -> AskedOrder:
+    """The contents of a request with these fields. Errors: as of `asked`."""
+    ignored = _ignored(fields, OF_RERANKING)
+    for name in ("query", "documents"):
+        if name not in fields:
+            raise ApiError(400, f"{name} is missing", param=name)
+    query, given = fields["query"], _taken(fields, "documents", list, [])
+    texts = [one["text"] if isinstance(one, dict) and "text" in one else one for one in given]
+    if not isinstance(query, str):
+        raise ParameterError.of("query", query, "a text")
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise ParameterError.of("documents", given, "texts")
+    most = _taken(fields, "top_n", int, 1, 1 << 31) if "top_n" in fields else len(texts)
+    prompts = [*_prompts(query, model, "query"), *_prompts(texts, model, "documents", _MOST_INPUTS)]
+    with_texts = _taken(fields, "return_documents", bool, False)
+    return AskedOrder(prompts, texts, most, with_texts, ignored)
+
+
+def reranking_body(
+    model: LanguageModel, what: AskedOrder, found: Sequence[Any], tokens: int
+) -> dict[str, Any]:
+    """The body of an answer: documents by the cosines of their embeddings with the query's."""
+    query, *others = (array / max(float(np.linalg.norm(array)), _TINY) for array in found)
+    scores = [float(np.dot(query, other)) for other in others]
+    order = sorted(range(len(scores)), key=lambda k: -scores[k])[: what.count]
+    results: list[dict[str, Any]] = [{"index": k, "relevance_score": scores[k]} for k in order]
+    if what.with_texts:
+        for result in results:
+            result["document"] = {"text": what.documents[result["index"]]}
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"id": f"rerank-{uuid4().hex}", "model": model.name, "results": results, "usage": usage}
 
 
 _TINY: Final = 1e-30

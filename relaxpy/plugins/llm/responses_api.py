@@ -13,7 +13,7 @@ from typing_extensions import override
 from relaxpy.plugins.llm.config import ParameterError
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, asked, fields_of
+from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, asked
 from relaxpy.plugins.llm.worker import Piece
 
 REFUSED: Final = ("previous_response_id", "conversation", "background", "prompt", "max_tool_calls")
@@ -24,9 +24,8 @@ OWN: Final = ("input", "instructions", "max_output_tokens", "reasoning", "text")
 """Fields that conversations have by other names."""
 
 
-def asked_response(body: bytes, model: LanguageModel, most_tokens: int) -> Asked:
-    """The contents of a request. Errors: as of `asked`."""
-    fields = fields_of(body)
+def asked_response(fields: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
+    """The contents of a request with these fields. Errors: as of `asked`."""
     for name in REFUSED:
         if fields.get(name):
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
@@ -45,7 +44,7 @@ def asked_response(body: bytes, model: LanguageModel, most_tokens: int) -> Asked
         if value.get(entry) is not None:
             own["reasoning_effort" if name == "reasoning" else "response_format"] = value[entry]
     own |= {name: _nested(own[name]) for name in ("tools", "tool_choice") if name in own}
-    return asked("chat", json.dumps(own).encode(), model, most_tokens)
+    return asked("chat", own, model, most_tokens)
 
 
 def _nested(value: Any) -> Any:

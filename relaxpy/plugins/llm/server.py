@@ -1,4 +1,4 @@
-"""A server of OpenAI's HTTP API for one model, with a page to chat in a browser."""
+"""A server of OpenAI's HTTP API, with a page to chat in a browser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -20,15 +20,17 @@ from typing import Any, Final
 from relaxpy import __version__
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.models import Lease, Models, seconds_of
 from relaxpy.plugins.llm.ollama_api import (
     OllamaAnswer,
     Path as OllamaPath,
     asked_ollama,
     asked_ollama_embeddings,
-    checked_fields,
     described,
+    is_empty,
     loaded,
     moment,
+    named_model,
     shown_model,
 )
 from relaxpy.plugins.llm.openai_api import (
@@ -38,11 +40,14 @@ from relaxpy.plugins.llm.openai_api import (
     Kind,
     asked,
     asked_embeddings,
+    asked_reranking,
     embeddings_body,
     error_of,
+    fields_of,
+    reranking_body,
 )
 from relaxpy.plugins.llm.responses_api import ResponsesAnswer, asked_response
-from relaxpy.plugins.llm.worker import Job, Worker
+from relaxpy.plugins.llm.worker import Job
 
 KEY: Final = "RELAXPY_API_KEY"
 """The environment variable with the key that requests have to name, if it is not empty."""
@@ -67,7 +72,7 @@ _LOG: Final = logging.getLogger("uvicorn.error")
 
 
 def serve(
-    model: LanguageModel,
+    model: LanguageModel | Models,
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
@@ -77,7 +82,7 @@ def serve(
     log: Callable[[str], object] = lambda line: None,
     ready: Callable[[str], object] = lambda url: None,
 ) -> None:
-    """Serve a model until a signal ends it; `ready` gets the address that it listens at.
+    """Serve models until a signal ends it; `ready` gets the address that it listens at.
 
     Answers have at most `max_tokens`; requests beyond `queue` that wait are refused. Pages of the
     origins `cors` may use it. `log` gets a line for each request.
@@ -141,7 +146,7 @@ def _missing(error: ModuleNotFoundError) -> ModelError:
 
 
 def application(
-    model: LanguageModel,
+    model: LanguageModel | Models,
     *,
     host: str = "127.0.0.1",
     max_tokens: int = 2048,
@@ -161,7 +166,8 @@ def application(
         from starlette.routing import Route
     except ModuleNotFoundError as error:
         raise _missing(error) from None
-    server = _Server(model, max_tokens, queue, max_body)
+    models = Models.of(model) if isinstance(model, LanguageModel) else model
+    server = _Server(models, max_tokens, queue, max_body)
 
     async def not_there(_: Any, error: HTTPException) -> JSONResponse:
         body = ApiError(error.status_code, f"{error.detail}").body()
@@ -179,6 +185,8 @@ def application(
             "/v1/chat/completions", server.guarded(partial(server.answer, "chat")), methods=["POST"]
         ),
     ]
+    handler = server.guarded(server.reranking)
+    routes += [Route(path, handler, methods=["POST"]) for path in ("/v1/rerank", "/rerank")]
     handler = server.guarded(server.response)
     routes.append(Route("/v1/responses", handler, methods=["POST"]))
     for path in ("generate", "chat"):
@@ -215,8 +223,8 @@ def application(
 class _Server:
     """The handlers of requests."""
 
-    def __init__(self, model: LanguageModel, max_tokens: int, queue: int, max_body: int) -> None:
-        self.model, self.worker = model, Worker(model)
+    def __init__(self, models: Models, max_tokens: int, queue: int, max_body: int) -> None:
+        self.own = models
         self.max_tokens, self.queue, self.max_body = max_tokens, queue, max_body
         self.key, self.created = os.environ.get(KEY, ""), int(time.time())
         self.reads = ThreadPoolExecutor(_READERS, "relaxpy reads")
@@ -228,13 +236,13 @@ class _Server:
 
     @asynccontextmanager
     async def lifespan(self, _: Any) -> AsyncIterator[None]:
-        """The worker's life."""
-        self.worker.start()
+        """The life of the models."""
+        self.own.start()
         try:
             with suppress(asyncio.CancelledError):  # by a second signal, which needs no traceback
                 yield
         finally:
-            self.worker.stop()
+            self.own.stop()
             self.reads.shutdown(wait=False, cancel_futures=True)
 
     def guarded(
@@ -276,36 +284,34 @@ class _Server:
         """Tell whether answers can be computed."""
         from starlette.responses import JSONResponse
 
-        is_well = self.worker.is_alive
+        is_well = all(entry.is_well for entry in self.own.loaded)
         return JSONResponse({"status": "ok" if is_well else "stopped"}, 200 if is_well else 503)
 
     async def models(self, request: Any) -> Any:
-        """The model."""
+        """The models."""
         from starlette.responses import JSONResponse
 
-        own = {
-            "id": self.model.name,
-            "object": "model",
-            "created": self.created,
-            "owned_by": "relaxpy",
-        }
+        def own(name: str) -> dict[str, Any]:
+            fields = {"object": "model", "created": self.created, "owned_by": "relaxpy"}
+            return {"id": name, **fields}
+
         name = request.path_params.get("name")
         if name is None:
-            return JSONResponse({"object": "list", "data": [own]})
-        if name != self.model.name:
-            raise ApiError(404, f"there is no model {name!r:.80}", code="model_not_found")
-        return JSONResponse(own)
+            return JSONResponse({"object": "list", "data": [*map(own, self.own.names)]})
+        self.own.found(name)
+        return JSONResponse(own(name))
 
     async def metrics(self, _: Any) -> Any:
         """Counters, as Prometheus reads them."""
         from starlette.responses import PlainTextResponse
 
-        engine = self.model.engine
+        engines = [entry.model.engine for entry in self.own.loaded if entry.model is not None]
         gauges = {
-            "requests_running": len(engine.running),
-            "requests_waiting": len(engine.waiting),
-            "pages": self.model.decoder.pages,
-            "pages_free": engine.free_pages,
+            "models": len(engines),
+            "requests_running": sum(len(engine.running) for engine in engines),
+            "requests_waiting": sum(len(engine.waiting) for engine in engines),
+            "pages": sum(engine.model.pages for engine in engines),
+            "pages_free": sum(engine.free_pages for engine in engines),
         }
         lines = [f"# TYPE relaxpy_{name} gauge\nrelaxpy_{name} {n}" for name, n in gauges.items()]
         lines.append("# TYPE relaxpy_requests_total counter")
@@ -323,96 +329,114 @@ class _Server:
 
     async def answer(self, kind: Kind, request: Any) -> Any:
         """The answer to a prompt or a conversation."""
-        self._check_room(1)
-        what = await self._read(request, lambda b: asked(kind, b, self.model, self.max_tokens))
-        return await self._answered(request, what, Answer)
+        async with self._body(request) as fields:
+            lease, what = await self._read(request, fields, partial(asked, kind))
+        return await self._answered(request, lease, what, Answer)
 
     async def response(self, request: Any) -> Any:
         """The answer to a conversation, as OpenAI's API of responses has it."""
-        self._check_room(1)
-        what = await self._read(
-            request, lambda body: asked_response(body, self.model, self.max_tokens)
-        )
-        return await self._answered(request, what, ResponsesAnswer)
+        async with self._body(request) as fields:
+            lease, what = await self._read(request, fields, asked_response)
+        return await self._answered(request, lease, what, ResponsesAnswer)
 
     async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
-        """The answer to a prompt or a conversation, as Ollama has it."""
+        """The answer to a prompt or a conversation, as Ollama has it; without one, (un)load."""
         from starlette.responses import JSONResponse
 
-        self._check_room(1)
-        what = await self._read(
-            request, lambda body: asked_ollama(path, body, self.model, self.max_tokens)
-        )
+        async with self._body(request) as fields:
+            keep = fields.get("keep_alive")
+            if is_empty(fields) and keep is not None and not seconds_of(keep):
+                name = named_model(fields)
+                await self.own.unload(name)
+                return JSONResponse(loaded(path, name, "unload"))
+            lease, what = await self._read(request, fields, partial(asked_ollama, path))
         if what is None:
-            return JSONResponse(loaded(path, self.model))
-        return await self._answered(request, what, partial(OllamaAnswer, path))
+            lease.release()
+            return JSONResponse(loaded(path, lease.model.name))
+        return await self._answered(request, lease, what, partial(OllamaAnswer, path))
 
-    async def _answered(self, request: Any, what: Asked, answer_of: Callable[..., Answer]) -> Any:
-        """The response to what is asked for."""
+    async def _answered(
+        self, request: Any, lease: Lease, what: Asked, answer_of: Callable[..., Answer]
+    ) -> Any:
+        """The response to what is asked for, at whose end the model is released."""
         from starlette.responses import Response
 
-        self._note(what.ignored)
-        self._check_room(len(what.prompts) * what.choices)
-        scores = []
-        for prompt in what.prompts if what.echo and what.with_logprobs else ():
-            own = partial(self.model.prompt_logprobs, prompt, what.options["logprobs"])
-            scores.append(await self.worker.call(own))
-        started = what.begin(self.model)
-        job = self.worker.submit(started)
-        answer = answer_of(what, self.model, started)
-        answer.scores = scores
-        if what.stream:
-            return _Stream(answer, job, partial(self._end, answer, job))
-        whole = asyncio.ensure_future(_whole(job))
-        left = asyncio.ensure_future(_left(request.receive))
+        model, worker, end = lease.model, lease.worker, lease.release
         try:
-            await asyncio.wait({whole, left}, return_when=asyncio.FIRST_COMPLETED)
-            if not whole.done():
-                raise ApiError(499, "the client has left")
-            texts, reasons = whole.result()
-        finally:
-            whole.cancel()
-            left.cancel()
-            self._end(answer, job)
-        text = await asyncio.to_thread(answer.whole, texts, reasons)
+            self._note(what.ignored)
+            self._check_room(lease, len(what.prompts) * what.choices)
+            scores = []
+            for prompt in what.prompts if what.echo and what.with_logprobs else ():
+                own = partial(model.prompt_logprobs, prompt, what.options["logprobs"])
+                scores.append(await worker.call(own))
+            started = what.begin(model)
+            job = worker.submit(started)
+            answer = answer_of(what, model, started)
+            end = partial(self._end, answer, job, lease)
+            answer.scores = scores
+            if what.stream:
+                return _Stream(answer, job, end)
+            whole = await _unless_left(request, _whole(job))
+        except BaseException:
+            end()
+            raise
+        end()
+        text = await asyncio.to_thread(answer.whole, *whole)
         return Response(text, media_type="application/json")
 
     async def embeddings(self, request: Any) -> Any:
         """The embeddings of texts."""
         from starlette.responses import JSONResponse
 
-        asked = await self._read(request, lambda body: asked_embeddings(body, self.model))
-        found, count = await self._embedded(request, asked)
-        return JSONResponse(embeddings_body(self.model, found, count, is_base64=asked[1]))
+        async with self._body(request) as fields:
+            lease, asked = await self._read(request, fields, _without_limit(asked_embeddings))
+        prompts, is_base64, dimensions, ignored = asked
+        found, count = await self._embedded(request, lease, prompts, ignored, dimensions)
+        return JSONResponse(embeddings_body(lease.model, found, count, is_base64=is_base64))
+
+    async def reranking(self, request: Any) -> Any:
+        """Documents in the order of what they have to do with a query."""
+        from starlette.responses import JSONResponse
+
+        async with self._body(request) as fields:
+            lease, what = await self._read(request, fields, _without_limit(asked_reranking))
+        found, count = await self._embedded(request, lease, what.prompts, what.ignored)
+        return JSONResponse(reranking_body(lease.model, what, found, count))
 
     async def ollama_embeddings(self, path: str, request: Any) -> Any:
         """The embeddings of texts, or of one text, as Ollama has it."""
         from starlette.responses import JSONResponse
 
         begin = time.monotonic_ns()
-        asked = await self._read(
-            request, lambda body: asked_ollama_embeddings(path, body, self.model)
-        )
-        found, count = await self._embedded(request, asked)
-        listed = embeddings_body(self.model, found, count, is_base64=False)["data"]
+        async with self._body(request) as fields:
+            read = _without_limit(partial(asked_ollama_embeddings, path))
+            lease, (prompts, _, dimensions, ignored) = await self._read(request, fields, read)
+        found, count = await self._embedded(request, lease, prompts, ignored, dimensions)
+        listed = embeddings_body(lease.model, found, count, is_base64=False)["data"]
         vectors = [entry["embedding"] for entry in listed]
         if path == "embeddings":
             return JSONResponse({"embedding": vectors[0]})
-        body = {"model": self.model.name, "embeddings": vectors, "prompt_eval_count": count}
+        body = {"model": lease.model.name, "embeddings": vectors, "prompt_eval_count": count}
         spent = {"total_duration": time.monotonic_ns() - begin, "load_duration": 0}
         return JSONResponse({**body, **spent})
 
     async def ollama_models(self, request: Any) -> Any:
-        """The model, and what is known of it."""
+        """The models, those that are loaded, or what is known of one without loading it."""
         from starlette.responses import JSONResponse
 
         if request.method == "POST":
-            await self._read(request, lambda body: checked_fields(body, self.model))
-            return JSONResponse(shown_model(self.model))
-        own = described(self.model, self.created)
-        if request.url.path == "/api/ps":
-            own |= {"expires_at": moment(time.time() + 365 * 86400), "size_vram": 0}
-        return JSONResponse({"models": [own]})
+            async with self._body(request) as fields:
+                entry, _ = self.own.found(named_model(fields))
+            return JSONResponse(await self._in_reader(lambda: shown_model(*entry.facts())))
+        is_loaded, own = request.url.path == "/api/ps", []
+        for name in self.own.names:
+            entry, _ = self.own.found(name)
+            one = described(name, entry.model, entry.bytes, self.created)
+            if is_loaded:
+                one |= {"expires_at": moment(time.time() + entry.seconds_left), "size_vram": 0}
+            if entry.model is not None or not is_loaded:
+                own.append(one)
+        return JSONResponse({"models": own})
 
     async def ollama_version(self, _: Any) -> Any:
         """The version of this program."""
@@ -421,10 +445,14 @@ class _Server:
         return JSONResponse({"version": __version__})
 
     async def _embedded(
-        self, request: Any, asked: tuple[list[list[int]], bool, int, list[str]]
+        self,
+        request: Any,
+        lease: Lease,
+        prompts: Sequence[list[int]],
+        ignored: Sequence[str],
+        dimensions: int | None = None,
     ) -> tuple[list[Any], int]:
         """The vectors that are asked for, computed between the engine's steps, and the tokens."""
-        prompts, _, dimensions, ignored = asked
         self._note(ignored)
         found = []
         left = asyncio.ensure_future(_left(request.receive))
@@ -432,17 +460,18 @@ class _Server:
             for tokens in prompts:
                 if left.done():
                     raise ApiError(499, "the client has left")
-                vector = await self.worker.call(partial(self.model.embed, tokens))
+                vector = await lease.worker.call(partial(lease.model.embed, tokens))
                 found.append(vector[:dimensions])
         finally:
             left.cancel()
+            lease.release()
         count = sum(map(len, prompts))
         self.tokens["prompt"] += count
         return found, count
 
-    def _check_room(self, count: int) -> None:
+    def _check_room(self, lease: Lease, count: int) -> None:
         """Raise an ApiError if the queue has no room for that many more choices of answers."""
-        if self.worker.unfinished + count > self.queue + self.model.decoder.sequences:
+        if lease.worker.unfinished + count > self.queue + lease.model.decoder.sequences:
             raise ApiError(429, "the queue is full, try again later", code=_BUSY)
 
     def _note(self, ignored: Iterable[str]) -> None:
@@ -452,8 +481,9 @@ class _Server:
                 self.ignored.add(name)
                 _LOG.warning("requests have the field %r, which is not known and ignored", name)
 
-    async def _read(self, request: Any, read: Callable[[bytes], Any]) -> Any:
-        """The contents of a request; few are read at a time, and others are served meanwhile.
+    @asynccontextmanager
+    async def _body(self, request: Any) -> AsyncIterator[dict[str, Any]]:
+        """The fields of a request, whose body counts until they are read.
 
         Errors:
             ApiError: of the body, or there are too many others that have not been read.
@@ -461,10 +491,32 @@ class _Server:
         body = bytearray()
         try:
             await self._receive(request, body)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self.reads, lambda: read(bytes(body)))
+            yield await self._in_reader(lambda: fields_of(bytes(body)))
         finally:
             self.held -= len(body)
+
+    async def _read(
+        self, request: Any, fields: Mapping[str, Any], read: Callable[..., Any]
+    ) -> tuple[Lease, Any]:
+        """The model that a request names, loaded, and what `read` makes of the fields."""
+        is_ollama = request.url.path.startswith("/api/")
+        name = named_model(fields) if is_ollama else fields.get("model")
+        keep = fields.get("keep_alive")
+        if self.own.is_loaded(name):
+            lease = await self.own.lease(name, keep)
+        else:
+            lease = await _unless_left(request, self.own.lease(name, keep))
+        try:
+            self._check_room(lease, 1)
+            found = await self._in_reader(lambda: read(fields, lease.model, self.max_tokens))
+        except BaseException:
+            lease.release()
+            raise
+        return lease, found
+
+    async def _in_reader(self, read: Callable[[], Any]) -> Any:
+        """The result of a function; few run at a time, and others are served meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self.reads, read)
 
     async def _receive(self, request: Any, body: bytearray) -> None:
         """Read a body. Errors: ApiError if it is too large, or cut off, or not JSON by its type."""
@@ -492,11 +544,17 @@ class _Server:
     def _too_large(self) -> ApiError:
         return ApiError(413, f"a request has at most {self.max_body} bytes")
 
-    def _end(self, answer: Answer, job: Job) -> None:
+    def _end(self, answer: Answer, job: Job, lease: Lease) -> None:
         job.cancel()
+        lease.release()
         usage = answer.usage()
         for kind in ("prompt", "completion"):
             self.tokens[kind] += usage[f"{kind}_tokens"]
+
+
+def _without_limit(read: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that reads requests which have no limit of tokens."""
+    return lambda fields, model, _: read(fields, model)
 
 
 class _Logged:
@@ -606,6 +664,20 @@ def _failure(error: Exception) -> ApiError:
     if isinstance(error, ParameterError):  # the form that it asks for
         return error_of(error)
     return ApiError(500, f"no answer can be computed: {error}")
+
+
+async def _unless_left(request: Any, work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of some work. Errors: ApiError if the client leaves before it is done."""
+    whole = asyncio.ensure_future(work)
+    left = asyncio.ensure_future(_left(request.receive))
+    try:
+        await asyncio.wait({whole, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not whole.done():
+            raise ApiError(499, "the client has left")
+        return whole.result()
+    finally:
+        whole.cancel()
+        left.cancel()
 
 
 async def _left(receive: Any) -> None:

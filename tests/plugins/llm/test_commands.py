@@ -84,17 +84,21 @@ def test_chat_answers_lines_until_the_end(capsys, lm, folder, as_loaded, monkeyp
     assert (code, lm.tokenizer.encode(out) != []) == (0, True)
 
 
-def test_chat_shows_its_commands_and_what_to_do_when_it_is_full(
-    capsys, lm, folder, as_loaded, monkeypatch
-) -> None:
-    asked: list[Any] = []
+@pytest.fixture
+def asked(lm: Any, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The messages of conversations that the model is to answer."""
+    found: list[list[str]] = []
     stream = type(lm).stream
 
     def recorded(self: Any, prompt: Any, **options: Any) -> Any:
-        asked.append([message["content"] for message in prompt])
+        found.append([message["content"] for message in prompt])
         return stream(self, prompt, **options)
 
     monkeypatch.setattr(type(lm), "stream", recorded)
+    return found
+
+
+def test_chat_shows_its_commands(capsys, folder, as_loaded, asked, monkeypatch) -> None:
     typed = io.StringIO("/help\n/?\n/foo\n/set temperature 1\n/\n//etc\n/etc/passwd\n/bye\nhello\n")
     monkeypatch.setattr(typed, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", typed)
@@ -105,12 +109,60 @@ def test_chat_shows_its_commands_and_what_to_do_when_it_is_full(
     assert err.count("/clear starts again, /exit or Ctrl-D ends, /help shows this") == 5
     for name in ("/foo", "/set", "/"):
         assert f"there is no command '{name}': /clear starts again" in err
-    full = f"{'x' * 900}\nhello\n{'x' * 900}\n"
-    monkeypatch.setattr("sys.stdin", io.StringIO(full))
-    code, _, err = run(capsys, "chat", folder, "--max-tokens", 2)
+
+
+@pytest.mark.parametrize("words", [(), ("--max-tokens", 20), ("--system", "the cat sat")])
+def test_chat_leaves_out_the_oldest_turns(
+    capsys, lm, folder, as_loaded, asked, monkeypatch, words
+) -> None:
+    """The context has 256 tokens."""
+    questions = [f"{number} hello world the cat" for number in range(24)]
+    typed = [*questions[:12], "x" * 900, *questions[12:], "/clear", *questions]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(typed)))
+    code, _, err = run(capsys, "chat", folder, *words, "--stop", " ")
     assert code == 0
-    assert err.count("leaves no room for an answer") == 2
-    assert err.count("the conversation is full: /clear starts again") == 1
+    assert err.count("the context is full: from now on the oldest turns are left out") == 2
+    assert err.count("leaves no room for an answer") == 1
+    first = list(words[1:]) if "--system" in words else []
+    assert [contents[-1] for contents in asked] == [q for q in typed if q != "/clear"]
+    cuts, answered = 0, [contents for contents in asked if len(contents[-1]) < 900]
+    for before, contents in zip([[*first], *answered], answered, strict=False):
+        turns = contents[len(first) :]
+        assert contents[: len(first)] == first
+        assert (len(turns) % 2, turns[::2][-1:]) == (1, [contents[-1]])
+        roles = ["system"] * len(first) + ["user", "assistant"] * len(turns)
+        messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
+        assert len(lm.tokens(messages)) + (20 if "--max-tokens" in words else 1) <= 256
+        if len(contents) <= len(before) and contents[len(first)] != questions[0]:
+            cuts += 1
+            assert len(lm.tokens(messages)) <= 128
+            assert len(turns) == 1 or before[2 - len(turns) :] == turns[:-2]
+    assert 3 < cuts < 24  # not each turn reads all of the conversation again
+
+
+def test_lines_of_a_chat_are_edited_and_remembered(folder: Path, lm: Any) -> None:
+    pytest.importorskip("readline")
+    pty = pytest.importorskip("pty")
+    own, other = pty.openpty()
+    env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1]), "TERM": "xterm"}
+    command = [sys.executable, "-m", "relaxpy", "chat", str(folder), "--max-tokens", "2"]
+    with subprocess.Popen(command, env=env, stdin=other, stdout=other, stderr=other) as process:
+        os.close(other)
+
+        def until(mark: bytes) -> bytes:
+            seen = b""
+            while mark not in seen:
+                seen += os.read(own, 1000)
+            return seen
+
+        assert until(b"\n> ").count(b"\n") == 1  # the banner
+        os.write(own, b"/foo\x01\x1b[C\x1b[C\x08\n")  # the start, two letters on, and back
+        assert b"there is no command '/oo'" in until(b"\n> ")
+        os.write(own, b"\x1b[A\x7fk\n")  # the line before, with another end
+        assert b"there is no command '/ok'" in until(b"\n> ")
+        os.write(own, b"/exit\n")
+        assert process.wait(20) == 0
+    os.close(own)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,12 @@ def test_the_documented_fields_are_those_of_the_server() -> None:
     assert refused == openai_api._ONLY.keys() - own
 
 
+def test_the_documented_fields_of_reranking_are_those_of_the_server() -> None:
+    section = PAGE.read_text("utf-8").split("`/v1/rerank` has ")[1].split("\n\n")[0]
+    names = set(re.findall(r"`(\w+)`", section)) - {"text"}
+    assert names | {"model", "keep_alive"} == openai_api.OF_RERANKING
+
+
 def test_the_documented_fields_of_responses_are_those_of_the_server() -> None:
     section = PAGE.read_text("utf-8").split("`/v1/responses` reads these")[1].split("\n\n")[0]
     names = [

@@ -48,7 +48,7 @@ const say = text => {
 const shown = () => [...$("log").children].map(box => `${box.className}: ${box.textContent}`);
 """
 STEPS = """
-await until(() => $("model").textContent === "tiny");
+await until(() => $("model").value === "tiny");
 $("temperature").value = "0";
 say("hello cat");
 await until(() => $("stop").hidden);

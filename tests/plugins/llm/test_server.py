@@ -18,7 +18,7 @@ import pytest
 
 from relaxpy.llm import ModelError, Request
 from relaxpy.plugins.llm.config import ParameterError
-from relaxpy.plugins.llm.openai_api import ApiError, asked
+from relaxpy.plugins.llm.openai_api import ApiError, asked, fields_of
 from relaxpy.plugins.llm.server import application
 from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.worker import Job
@@ -567,7 +567,7 @@ def test_histories_of_agents_and_variables_reach_the_template(lm: Any, monkeypat
         "chat_template_kwargs": {"enable_thinking": False, "messages": [], "bos_token": "no"},
         "reasoning_effort": "low",
     }
-    [tokens] = asked("chat", json.dumps(body).encode(), lm, 100).prompts
+    [tokens] = asked("chat", body, lm, 100).prompts
     wanted = 'user:"hello cat";assistant:""7;tool:"a";function:"b";Falselow<s>'
     assert tokens == lm.tokenizer.encode(wanted, is_rendered=True)
 
@@ -662,7 +662,9 @@ def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: A
     for _ in range(500):
         body = {name: prompt, **{rng.choice(fields): rng.choice(JUNK) for _ in range(2)}}
         with suppress(ApiError, ModelError):
-            for continuation in asked(kind, json.dumps(body).encode(), lm, 100).begin(lm):
+            for continuation in asked(kind, fields_of(json.dumps(body).encode()), lm, 100).begin(
+                lm
+            ):
                 lm.cancel(continuation.request)
     assert is_idle(lm)
 

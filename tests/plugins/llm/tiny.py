@@ -195,3 +195,65 @@ def quantized(value: Any, kind: str) -> Any:
         for place in SCALES[kind]:
             found[..., place : place + 2] = np.array([1e-3], "<f2").view(np.uint8)
         return found.reshape(rows, -1)
+
+
+def lora(raw: dict[str, Any], targets: tuple[str, ...], rank: int, seed: int) -> dict[str, Any]:
+    """Random factors for the products of these names, as PEFT names them."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, value in weights(raw).items():
+        if any(target in name for target in targets):
+            stem = f"base_model.model.{name.removesuffix('.weight')}"
+            for kind, shape in (("A", (rank, value.shape[1])), ("B", (value.shape[0], rank))):
+                factor = rng.standard_normal(shape).astype("float32") * 0.3
+                found[f"{stem}.lora_{kind}.weight"] = factor
+    return found
+
+
+def write_lora(folder: Path, factors: dict[str, Any], alpha: float, **entries: Any) -> Path:
+    """A folder as PEFT has it."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    described = {"peft_type": "LORA", "lora_alpha": alpha, "bias": "none", **entries}
+    (folder / "adapter_config.json").write_text(json.dumps(described))
+    save_file(factors, folder / "adapter_model.safetensors")
+    return folder
+
+
+def merged(raw: dict[str, Any], factors: dict[str, Any], scale: float) -> dict[str, Any]:
+    """The weights with the products of the factors added."""
+    found = {}
+    for name, value in weights(raw).items():
+        stem = f"base_model.model.{name.removesuffix('.weight')}"
+        if f"{stem}.lora_A.weight" in factors:
+            a, b = (factors[f"{stem}.lora_{kind}.weight"] for kind in "AB")
+            value = value + np.float32(scale) * (b @ a)
+        found[name] = value
+    return found
+
+
+def write_gguf_lora(path: Path, raw: dict[str, Any], factors: dict[str, Any], alpha: float) -> Path:
+    """A file as the converter of llama.cpp has it, which reorders rows of queries and keys."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, raw["model_type"])
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", alpha)
+    for name, value in factors.items():
+        stem, kind = name.removesuffix(".weight").removeprefix("base_model.model.").split(".lora_")
+        if stem in OUTER:
+            theirs = OUTER[stem]
+        else:
+            _, _, layer, part = stem.split(".", 3)
+            theirs = f"blk.{layer}.{NAMES[part]}"
+            if kind == "B" and part in {"self_attn.q_proj", "self_attn.k_proj"}:
+                halves = value.reshape(-1, 2, raw["head_dim"] // 2, value.shape[1])
+                value = np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(value.shape)
+        writer.add_tensor(f"{theirs}.weight.lora_{kind.lower()}", value)
+    for step in ("header", "kv_data"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
