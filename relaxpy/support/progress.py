@@ -15,6 +15,7 @@ from threading import Lock
 from time import monotonic, perf_counter
 from typing import Any, Protocol
 
+from relaxpy.support.scopes import setting
 from relaxpy.support.screen import ipython, takes_colour
 
 SETTING = "RELAXPY_PROGRESS"
@@ -85,11 +86,10 @@ def long_work(title: str, total: int | None = None, *, shown: bool | None = None
         yield part
         return
     work = Work(title, total, shown)
-    token = _current.set(work)
     try:
-        yield work
+        with setting(_current, work):
+            yield work
     finally:
-        _current.reset(token)
         work.end()
 
 
@@ -125,11 +125,10 @@ def timed() -> Iterator[Mapping[str, float]]:
     Inside of other such work, the stages count for the work inside alone.
     """
     stages = _Stages()
-    token = _stages.set(stages)
     try:
-        yield stages.seconds
+        with setting(_stages, stages):
+            yield stages.seconds
     finally:
-        _stages.reset(token)
         stages.enter("other")
 
 

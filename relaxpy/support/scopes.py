@@ -1,4 +1,4 @@
-"""Values of a context that nested scopes set, where scopes may end out of order."""
+"""Values of a context that nested scopes set, also where scopes may end out of order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from weakref import ref
 from relaxpy.support.dataclass import dataclass
 
 T = TypeVar("T")
+
+
+@contextmanager
+def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """The scope in which a context variable has this value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 @dataclass(eq=False)

@@ -38,6 +38,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.entry import user_facing
+from relaxpy.support.scopes import setting
 
 #: The attributes of an instance other than its functions.
 _STATE = frozenset(
@@ -346,11 +347,9 @@ def _exported(value: Any) -> Any:
 def _converted_args(args: Sequence[Any]) -> Iterator[list[Any]]:
     """Convert `args` to arrays; results in the context are tensors of torch if an argument is."""
     arrays = any(isinstance(arg, np.ndarray) for arg in args)
-    token = _returns_torch.set(any(map(is_torch, args)) or (_returns_torch.get() and not arrays))
-    try:
+    is_torchs = any(map(is_torch, args)) or (_returns_torch.get() and not arrays)
+    with setting(_returns_torch, is_torchs):
         yield [as_numpy(arg) for arg in args]
-    finally:
-        _returns_torch.reset(token)
 
 
 def _inputs(args: Sequence[Any]) -> Sequence[Any]:

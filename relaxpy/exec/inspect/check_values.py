@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -35,6 +35,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.frames import is_user_frame
+from relaxpy.support.scopes import setting
 from relaxpy.support.screen import ShownAsTable, Table
 
 Problem: TypeAlias = Literal["NaN", "infinity", "subnormal numbers"]
@@ -375,8 +376,7 @@ def checking(entry: EntryPoint) -> EntryPoint:
     return CheckingEntryPoint(entry.signature, entry._run, entry.program)
 
 
-@contextmanager
-def check_values() -> Iterator[None]:
+def check_values() -> AbstractContextManager[None]:
     """Check all calls of executables in a `with` statement, as `Executable.check_values` does.
 
     A call with a problem raises an error at the line of the operator that makes it. Each call runs
@@ -386,8 +386,4 @@ def check_values() -> Iterator[None]:
     Errors:
         RuntimeCheckError: an operator makes NaN, infinities or many subnormal numbers.
     """
-    token = CHECKS_VALUES.set(True)
-    try:
-        yield
-    finally:
-        CHECKS_VALUES.reset(token)
+    return setting(CHECKS_VALUES, True)

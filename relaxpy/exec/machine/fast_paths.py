@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Final
+
+from relaxpy.support.scopes import setting
 
 
 class FastPath:
@@ -18,14 +19,9 @@ class FastPath:
     def __bool__(self) -> bool:
         return self._is_on.get()
 
-    @contextmanager
-    def off(self) -> Iterator[None]:
+    def off(self) -> AbstractContextManager[None]:
         """Programs that are compiled in this context do not take the path."""
-        token = self._is_on.set(False)
-        try:
-            yield
-        finally:
-            self._is_on.reset(token)
+        return setting(self._is_on, False)
 
 
 ONLY_KERNEL: Final = FastPath("only kernel")

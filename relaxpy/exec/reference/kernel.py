@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +43,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support import progress
 from relaxpy.support.dataclass import replace
+from relaxpy.support.scopes import setting
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -53,15 +54,10 @@ _ERRORS: Final[ContextVar[Callable[[], float] | None]] = ContextVar("errors", de
 """Draws the error of a float that a kernel computes, in roundings to its datatype."""
 
 
-@contextmanager
-def randomly_rounded(seed: int, roundings: float) -> Iterator[None]:
+def randomly_rounded(seed: int, roundings: float) -> AbstractContextManager[None]:
     """Add random errors of up to `roundings` roundings to the floats that kernels compute."""
     rng = np.random.default_rng(seed)
-    token = _ERRORS.set(lambda: rng.uniform(-roundings, roundings))
-    try:
-        yield
-    finally:
-        _ERRORS.reset(token)
+    return setting(_ERRORS, lambda: rng.uniform(-roundings, roundings))
 
 
 def _is_exact(value: tir.PrimExpr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from types import GetSetDescriptorType, MemberDescriptorType
@@ -16,19 +16,15 @@ from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, PackedFuncError, RelaxpyError, Span
 from relaxpy.exec.runtime.values import NO_ATTRS, on_views
+from relaxpy.support.scopes import setting
 
 _SLOTS = (GetSetDescriptorType, MemberDescriptorType)
 passes_tensors: Final[ContextVar[bool]] = ContextVar("relaxpy_passes_tensors", default=False)
 
 
-@contextmanager
-def passing_tensors() -> Iterator[None]:
+def passing_tensors() -> AbstractContextManager[None]:
     """A context in which users' functions get tensors, as programs of TVM expect."""
-    token = passes_tensors.set(True)
-    try:
-        yield
-    finally:
-        passes_tensors.reset(token)
+    return setting(passes_tensors, True)
 
 
 def call_users(

@@ -7,8 +7,8 @@ in Python makes such values: each iteration of `v = v * v + c` doubles the sourc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import field
 from functools import partial, reduce
@@ -43,20 +43,16 @@ from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
+from relaxpy.support.scopes import setting
 
 _LARGEST = 2000
 _SHARED = 8
 _as_written: ContextVar[bool] = ContextVar("relaxpy_as_written", default=False)
 
 
-@contextmanager
-def values_as_written() -> Iterator[None]:
+def values_as_written() -> AbstractContextManager[None]:
     """Inside the `with` statement, kernels compute values as written, without simplification."""
-    token = _as_written.set(True)
-    try:
-        yield
-    finally:
-        _as_written.reset(token)
+    return setting(_as_written, True)
 
 
 def are_values_as_written() -> bool:

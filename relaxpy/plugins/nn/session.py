@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import field
 from os import PathLike
@@ -31,6 +31,7 @@ from relaxpy.plugins.nn import core
 from relaxpy.plugins.nn.core import Tensor, items_of, wrap_nested
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
+from relaxpy.support.scopes import setting
 
 _current: ContextVar[Session | None] = ContextVar("relaxpy_nn_session", default=None)
 
@@ -52,14 +53,9 @@ class Session:
     omitted: dict[rx.Var, str] = field(default_factory=dict)
     pure: bool = True
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
+    def active(self) -> AbstractContextManager[None]:
         """The scope in which this export is the current one."""
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(token)
+        return setting(_current, self)
 
     def require_impure(self) -> None:
         """Note that the present method has effects. Errors: ImpureMethod, if it was pure so far."""

@@ -23,6 +23,7 @@ from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.records import directive
 from relaxpy.script.language.wording import unknown_member
 from relaxpy.support.entry import user_facing
+from relaxpy.support.scopes import setting
 
 
 @directive
@@ -65,13 +66,12 @@ def kernel_call(form: records.TeForm, builder: BlockBuilder, names: Container[st
     while free in names or (count and free in taken):
         count += 1
         free = f"{name}{count}"
-    token = CALLED_BY_TEXT.set(False)  # dimensions of tensor expressions are compared structurally
-    try:
+    with setting(
+        CALLED_BY_TEXT, False
+    ):  # dimensions of tensor expressions are compared structurally
         return builder.call_te(
             form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **kwargs
         )
-    finally:
-        CALLED_BY_TEXT.reset(token)
 
 
 @directive

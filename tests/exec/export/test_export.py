@@ -98,6 +98,21 @@ def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
     a = shifted(x)
     b = shifted(y)
     return (a, R.concat([b, a]), shifted(b))
+--- local functions of tuples and shapes
+def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
+    n = T.int64()
+    m = T.int64()
+    @R.function
+    def sums(
+        t: R.Tuple(R.Tensor(("k", 4), "float32"), R.Tensor((4,), "float32")), s: R.Shape(["j", 4])
+    ) -> R.Tuple(R.Tensor(("k", 4), "float32"), R.Tensor(("j", 4), "float32")):
+        k = T.int64()
+        j = T.int64()
+        whole = R.exp(R.negative(R.abs(R.add(t[0], t[1]))))
+        return (whole, R.broadcast_to(t[1], R.shape([j, 4])))
+    a = sums((x, R.sum(y, axis=[0])), R.shape([m + 1, 4]))
+    b = sums((a[1], R.sum(a[0], axis=[0])), R.shape([2 * n, 4]))
+    return (a, b)
 --- parameters of which only the rank is known
 def main(x: R.Tensor(ndim=2, dtype="float32"), y: R.Tensor(ndim=2, dtype="float32")):
     a = R.nn.softmax(R.exp(x))

@@ -7,8 +7,8 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final, ParamSpec, TypeVar
@@ -22,6 +22,7 @@ from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.exec.native.machine_code.self_test import TILED, is_testing, self_test
 from relaxpy.ir.core.target import VARIABLE, target_facts
 from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.scopes import setting
 
 STRICT: Final = "strict"
 _LLVM_VERSION: Final = 20
@@ -339,14 +340,9 @@ def is_current_here() -> bool:
     return chosen is None or chosen[1]
 
 
-@contextmanager
-def running_here() -> Iterator[None]:
+def running_here() -> AbstractContextManager[None]:
     """A context in which code is generated that runs here: for the host, if the other does not."""
-    token = _CURRENT.set(_CURRENT.get() if is_current_here() else None)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return setting(_CURRENT, _CURRENT.get() if is_current_here() else None)
 
 
 def with_current(function: Callable[P, T]) -> Callable[P, T]:
@@ -354,23 +350,15 @@ def with_current(function: Callable[P, T]) -> Callable[P, T]:
     chosen = _CURRENT.get()
 
     def later(*args: P.args, **kwargs: P.kwargs) -> T:
-        token = _CURRENT.set(chosen)
-        try:
+        with setting(_CURRENT, chosen):
             return function(*args, **kwargs)
-        finally:
-            _CURRENT.reset(token)
 
     return later
 
 
-@contextmanager
-def generating_for(machine: Machine, *, runs_here: bool = False) -> Iterator[None]:
+def generating_for(machine: Machine, *, runs_here: bool = False) -> AbstractContextManager[None]:
     """A context in which code is generated for a machine, which may run here."""
-    token = _CURRENT.set((machine, runs_here))
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return setting(_CURRENT, (machine, runs_here))
 
 
 @cache

@@ -34,6 +34,7 @@ from relaxpy.exec.native.machine_code.machine import (
 )
 from relaxpy.exec.native.machine_code.processor import generator, interface, processor
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.scopes import setting
 
 _LOCK: Final = threading.RLock()
 """Held while llvmlite works: only one thread may generate or link code at a time."""
@@ -93,11 +94,8 @@ def trust(key: str, code: bytes) -> TrustedObject:
 def recorded() -> Iterator[Mapping[str, bytes]]:
     """The objects that this thread compiles or finds in the cache, by key."""
     objects: dict[str, bytes] = {}
-    token = _RECORDED.set(objects)
-    try:
+    with setting(_RECORDED, objects):
         yield objects
-    finally:
-        _RECORDED.reset(token)
 
 
 def record(objects: Mapping[str, bytes]) -> None:

@@ -413,13 +413,24 @@ class GraphReader:
         """The result of a local function that does not call itself; its casts may fail."""
         known = dict(self._known)
         for param, arg in zip(func.params, call.args, strict=True):
-            value, sinfo = self._value(arg), param.struct_info
-            has_shape = isinstance(sinfo, rx.TensorStructInfo) and sinfo.shape is not None
-            self._values[param] = self._cast(value, sinfo) if has_shape else value  # type: ignore[arg-type]
+            self._values[param] = self._as_parameter(self._value(arg), param.struct_info)
         value = self._body(func.body)
         self._check_result(func, value)
         self._known = known
         return value
+
+    def _as_parameter(self, value: Value, sinfo: rx.StructInfo | None) -> Value:
+        """The value of a parameter of an inlined function, which may define sizes."""
+        match value, sinfo:
+            case tuple(), rx.TupleStructInfo(fields=fields):
+                return tuple(map(self._as_parameter, value, fields))
+            case (Tensor(), rx.TensorStructInfo(shape=rx.ShapeExpr()) as declared) | (
+                Shape(),
+                rx.ShapeStructInfo(values=tuple()) as declared,
+            ):
+                return self._cast(value, declared)
+            case _:
+                return value
 
     def _state(self, param: rx.Var, value: Tensor) -> Tensor:
         """The state of a loop for a parameter, whose first value is `value`."""
