@@ -6,6 +6,7 @@ import builtins
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 from string import Formatter
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError, counted
+from relaxpy.exec.runtime.checks import Bindings, Matcher
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import (
     Category,
@@ -27,7 +29,7 @@ from relaxpy.exec.runtime.values import (
 from relaxpy.ir import ops as op
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.ops import array_order, misc, packed, python_syntax
-from relaxpy.ir.relax.nodes import FuncStructInfo, PrimStructInfo, StructInfo
+from relaxpy.ir.relax.nodes import FuncStructInfo, StructInfo
 from relaxpy.ir.relax.relations import erase_to_well_defined
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
 from relaxpy.ir.tir import expr as tir, ops
@@ -148,7 +150,6 @@ def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
     sinfo = function.struct_info
     assert sinfo.params is not None
     rest = FuncStructInfo(sinfo.params[:open_count], sinfo.ret, sinfo.purity)
-    # Other shape variables that only the captured arguments bind are unknown to callers.
     rest = substitute_info(rest, _captured_sizes(sinfo.params[open_count:], captured))
     return Closure(
         lambda *args: function(*args, *captured), erase_to_well_defined(rest), function.name
@@ -158,14 +159,13 @@ def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
 def _captured_sizes(
     params: Sequence[StructInfo], captured: tuple[Value, ...]
 ) -> dict[tir.Var, tir.PrimExpr]:
-    """The values of shape variables that are captured directly."""
-    return {
-        param.value: ops.const(value, param.value.dtype)
-        for param, value in zip(params, captured, strict=True)
-        if isinstance(param, PrimStructInfo)
-        and isinstance(param.value, tir.Var)
-        and isinstance(value, int)
-    }
+    """The values of shape variables that are captured, or are sizes of captured values."""
+    bindings = Bindings()
+    matcher = Matcher(bindings, RuntimeCheckError, defer=True)
+    for param, value in zip(params, captured, strict=True):
+        with suppress(RuntimeCheckError):  # calls of the closure raise it
+            matcher.check(value, param, "a captured value")
+    return {var: ops.const(value, var.dtype) for var, value in bindings.sizes.items()}
 
 
 def _places(data: Array, axis: int, is_ascend: int, count: int) -> Array:

@@ -133,7 +133,8 @@ def scatter_elements(
 
     In two dimensions and along axis 0, updates[i, j] is stored at [indices[i, j], j]; negative
     indices count from the end. "update", also called "updates", keeps the last of several updates;
-    "add", "mul", "max" and "min" combine them with the element, and "mean" takes the mean of all.
+    "add", "mul", "max" and "min" combine them with the element, and "mean" takes the mean of all,
+    which is rounded down for integers.
 
     Shapes:
         data     any of rank at least 1

@@ -136,6 +136,18 @@ def used(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float3
     d = inner(y)
     return d
 
+def called(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float32")):
+    n = T.int64()
+    with R.dataflow():
+        a = R.match_cast(x, f32[n])
+        R.output(a)
+    def inner(f: R.Callable((f32[n],), f32[n])):
+        return f(y)
+    def negative(c: f32[4]):
+        return R.negative(c)
+    d = inner(negative)
+    return d
+
 def before(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float32")):
     n = T.int64()
     def inner(c: f32[n]):
@@ -150,7 +162,7 @@ def before(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="floa
 
 @pytest.mark.rule("OPT-9", "SC-13", "SC-15")
 @pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
-@pytest.mark.parametrize("name", ["unused", "used", "before"])
+@pytest.mark.parametrize("name", ["unused", "used", "called", "before"])
 def test_parameters_of_a_local_function_do_not_bind_a_symbol_of_a_cast(name: str) -> None:
     before, after = map(module, both(SymbolsOfLocalFunctions))
     check(DeadCodeElimination(), before, after, X, X, name=name)

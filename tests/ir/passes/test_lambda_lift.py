@@ -9,7 +9,9 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import LambdaLift
-from tests.ir.passes.before_after import verify
+from tests.fuzz import higher_order
+from tests.fuzz.seed import COUNT, SEED
+from tests.ir.passes.before_after import agree, verify
 from tests.ir.relax.texts import changes, graph, module
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
@@ -254,6 +256,39 @@ def test_functions_may_return_functions_that_return_functions(target: str) -> No
         found = relaxpy.compile(after, target)["main"](X, np.array(choice))
         for result, factor in zip(found, (3 if choice else 2, 2, 2, 2, 3, 2), strict=True):
             np.testing.assert_array_equal(result, factor * X)
+
+
+Sized = module("""
+def main(x: f32[n]):
+    def itself():
+        return x
+    def forward(f: R.Callable((f32[n],), f32[n])) -> R.Callable((f32[n],), f32[n]):
+        return f
+    def twice(a: f32[n]):
+        return R.add(a, a)
+    f = R.match_cast(itself, R.Callable((), f32[n]))
+    g = forward(twice)
+    return (f(), g(x))
+""")
+
+
+@pytest.mark.rule("VAL-7", "RES-54", "SC-16")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_a_captured_size_is_that_of_the_types_of_functions(target: str) -> None:
+    after = LambdaLift()(Sized)
+    assert check_well_formed(after, normal_form=True) == []
+    agree(Sized, after, X, targets=(target,))
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_functions_of_functions_are_lifted(number: int) -> None:
+    before = higher_order.write(f"{SEED}.{number}")
+    after = LambdaLift()(before)
+    assert check_well_formed(after, normal_form=True) == []
+    functions = (f for f in after.functions.values() if isinstance(f, relax.Function))
+    assert not any(isinstance(node, relax.Function) for f in functions for node in walk(f.body))
+    for choice in (True, False):
+        agree(before, after, X, X[::-1].copy(), np.array(choice))
 
 
 Passed = module("""

@@ -410,7 +410,7 @@ def _captured_sizes(func: rx.Function) -> dict[rx.Var, list[tir.Var]]:
                 case rx.MatchCast(struct_info=sinfo):
                     scope = scope | set(definable_shape_vars(sinfo))
                 case rx.VarBinding(var=var, value=rx.Function() as inner):
-                    used = dict.fromkeys(used_shape_vars(inner))
+                    used = dict.fromkeys(used_shape_vars(inner, scope=scope))
                     captured[var] = [size for size in used if size in scope]
                     enter(inner.body, scope.union(shape_vars_of(inner.params)))
                 case rx.VarBinding(value=rx.If(true_branch=yes, false_branch=no)):

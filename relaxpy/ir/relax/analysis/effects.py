@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
@@ -347,5 +347,6 @@ class Dependencies:
         for operand in operands:
             used += variables.occurring_vars(operand)
             if self._casts:
-                used += variables.used_shape_vars(operand, of_variables=False)
+                scope = cast("Container[tir.Var]", self._home)
+                used += variables.used_shape_vars(operand, of_variables=False, scope=scope)
         return {self._home[node]: None for node in used if node in self._home}

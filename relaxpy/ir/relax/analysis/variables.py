@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from typing import Final
 
 from relaxpy.errors import unexpected
@@ -321,10 +321,13 @@ def _defined_in(func: rx.Function) -> tuple[tir.Var, ...]:
     return tuple(dict.fromkeys(var for node in defining for var in _defined_by_shape(node)))
 
 
-def used_shape_vars(root: Node, *, of_variables: bool = True) -> Iterator[tir.Var]:
+def used_shape_vars(
+    root: Node, *, of_variables: bool = True, scope: Container[tir.Var] = ()
+) -> Iterator[tir.Var]:
     """The shape variables in `root` that no Callable binds, in order.
 
-    Those in the struct info of variables are included only if `of_variables`.
+    Those in the struct info of variables are included only if `of_variables`. A Callable does not
+    bind those in `scope`.
     """
     seen: set[int] = set()
     waiting: list[Node] = [root]
@@ -335,7 +338,7 @@ def used_shape_vars(root: Node, *, of_variables: bool = True) -> Iterator[tir.Va
         seen.add(id(node))
         match node:
             case rx.StructInfo():
-                yield from shape_vars.free_shape_vars(node)
+                yield from shape_vars.free_shape_vars(node, scope)
             case tir.PrimExpr():
                 yield from shape_vars.variables_of(node)
             case rx.Var(struct_info=sinfo):

@@ -481,7 +481,7 @@ def needed_bindings(
             case _:
                 waiting += occurring_vars(node)
                 if casts:
-                    for size in used_shape_vars(node, of_variables=False):
+                    for size in used_shape_vars(node, of_variables=False, scope=casts):
                         waiting += casts.pop(size, ())
     return needed | used
 
