@@ -199,10 +199,9 @@ class FunctionEmitter:
         words = {RUN: run, OWNER: owner, COUNT: frame.variables[THREADS], INDEX: zero, SIZE: zero}
         for word, value in {**words, WEIGHTS: weights}.items():
             f.store(value, context_word(f, word), 8)
-        tensors = [t for _, t in sorted(graph.tensors.items(), key=lambda entry: entry[0])]
         memories = {
             tensor.memory: self._load(f, places, given.name)
-            for tensor, given in zip(tensors, self.function.inputs, strict=True)
+            for tensor, given in zip(graph.tensors.values(), self.function.inputs, strict=True)
         }
         own = [tensor for tensor in self.function.outputs if not tensor.same_as]
         outputs = [self._load(f, places, tensor.name) for tensor in own]

@@ -273,7 +273,7 @@ class _Exporter:
             self.name,
             machine,
             functions,
-            [text],
+            text,
             self.constants,
             self._end if self.constants else 0,
             header,
@@ -302,9 +302,9 @@ class _Exporter:
         written = set(graph.written)
         inputs = [
             _tensor(tensor, labels[number], fields, written=number in written)
-            for number, tensor in sorted(graph.tensors.items(), key=lambda entry: entry[0])
+            for number, tensor in graph.tensors.items()
         ]
-        names = {t.memory: i for t, i in zip(_in_order(graph), inputs, strict=True)}
+        names = {t.memory: i for t, i in zip(graph.tensors.values(), inputs, strict=True)}
         outputs = [*_outputs(graph, names, signature)]
         workspace = workspace_bytes(graph.region, self._memory_of, _largest, _aligned)
         function = ExportedFunction(
@@ -481,11 +481,6 @@ def _tensor(
 ) -> ExportedTensor:
     name = unique(identifier(label), fields, ("", "_shape"))
     return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written)
-
-
-def _in_order(graph: Graph) -> Iterator[Tensor]:
-    """The parameters that are tensors, in order."""
-    return (tensor for _, tensor in sorted(graph.tensors.items(), key=lambda entry: entry[0]))
 
 
 def _outputs(

@@ -46,8 +46,7 @@ def _linked(platform: Platform) -> Platform:
 def object_of(program: ExportedProgram) -> bytes:
     """The object file of a program, with its weights if they are inside."""
     machine = replace(program.machine, platform=_linked(program.machine.platform))
-    [text] = program.texts
-    text = text.replace(
+    text = program.text.replace(
         f'target triple = "{program.machine.triple}"', f'target triple = "{machine.triple}"', 1
     )
     with stage("code generation by LLVM"):

@@ -176,16 +176,14 @@ class ExportedConstant:
 class ExportedProgram:
     """A program without Python.
 
-    The texts are one module of LLVM IR each. They define the functions, `NAME_cpu`, which is 0 if
-    the CPU can run them, and refer to `NAME_weights` where weights are inside. All other names in
-    them are internal. The first text defines all; the others exist for code that takes long to
-    compile.
+    The text is a module of LLVM IR. It defines the functions, `NAME_cpu`, which is 0 if the CPU can
+    run them, and `NAME_weights` where weights are inside. All other names in it are internal.
 
     Fields:
         name: the prefix of all symbols.
         machine: the CPU that the texts are for.
         functions: those that callers call.
-        texts: the modules of LLVM IR.
+        text: the module of LLVM IR.
         constants: in the order of their offsets.
         weights_bytes: the size of the weights, which begin with `header`.
         weights_inside: whether the library has the weights; otherwise callers pass their address.
@@ -196,7 +194,7 @@ class ExportedProgram:
     name: str
     machine: Machine
     functions: Sequence[ExportedFunction]
-    texts: Sequence[str]
+    text: str
     constants: Sequence[ExportedConstant]
     weights_bytes: int
     header: bytes

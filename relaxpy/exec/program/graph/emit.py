@@ -117,8 +117,7 @@ class GraphEmitter:
                 passed = [*(a.memory if isinstance(a, Tensor) else a for a in arguments), *sizes]
             case _:
                 return None
-        arrays = [t.memory for _, t in sorted(graph.tensors.items(), key=lambda entry: entry[0])]
-        taken = [*arrays, *(t.memory for t in self.outputs)]
+        taken = [t.memory for t in (*graph.tensors.values(), *self.outputs)]
         counts = {len(passed), len(taken), len({*taken}), len(types)}
         if len(counts) > 1 or not all(a is b for a, b in zip(passed, taken, strict=True)):
             return None

@@ -262,7 +262,7 @@ class Graph:
             tuples, without the tuples.
         sizes: the shape variables, and other dimensions, which parameters must equal.
         limit: the exclusive upper bound of the absolute values of variables.
-        tensors: the parameters that are arrays, with their positions.
+        tensors: the parameters that are arrays, with their positions, in order.
         constants: the constants, each with the order of its elements in memory, if not its own.
         region: the steps; its results are the new tensors of the `result`, each of them once.
         written: the positions of the parameters that kernels write in place, none of them a tuple.
