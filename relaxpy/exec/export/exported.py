@@ -40,12 +40,14 @@ from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.program.graph.emit_region import plan_memory
+from relaxpy.exec.program.graph.largest import largest
 from relaxpy.exec.program.graph.program import (
     Assertion,
     Branch,
     Check,
     Constant,
     ExternCall,
+    Finding,
     Graph,
     KernelCall,
     Loop,
@@ -235,6 +237,14 @@ class _Exporter:
         self._externs[symbol] = declaration(symbol, step)
         return symbol, self.backend.errors.add_text(f"{symbol} returned a status")
 
+    def largest(self, size: Var) -> tuple[PrimExpr, int]:
+        """The largest value of a size that depends on data, and the number of the error."""
+        assert self._graph is not None
+        most = self._graph.found[size]
+        about = f"{size.name}, a size that depends on data"
+        text = f"{about}, is more than {ShortText().prim(most, INT64)}, or negative"
+        return most, self.backend.errors.add_text(text)
+
     def position(self, memory: Memory) -> int:
         """The position of a constant of the current graph."""
         assert self._graph is not None
@@ -336,12 +346,14 @@ class _Exporter:
             match step:
                 case KernelCall():
                     inner = _largest(inner, self._of_kernel(step))
-                case Branch() | Loop():
+                case Branch() | Loop() | Finding():
                     for way in step.regions:
                         inner = _largest(inner, self.workspace(way))
                 case _:
                     pass
-        return total + inner
+        total = total + inner
+        found = {} if self._graph is None else self._graph.found
+        return as_poly(largest(total.expr(), found)) if found else total
 
     def _of_kernel(self, call: KernelCall) -> IndexPoly:
         """The memory of a kernel, over the sizes of its caller."""
@@ -493,7 +505,7 @@ def _tensor(
     tensor: Tensor, label: str, fields: set[str], *, written: bool = False
 ) -> ExportedTensor:
     name = unique(identifier(label), fields, ("", "_shape"))
-    return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written)
+    return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written=written)
 
 
 def _in_order(graph: Graph) -> Iterator[Tensor]:
@@ -507,10 +519,14 @@ def _outputs(
     """The tensors of the result; the first one of each memory has its own."""
     known = {memory: tensor.name for memory, tensor in inputs.items()}
     new: dict[Tensor, str] = {}
+    measured = {graph.results[number] for number in graph.measured}
     fields = {*_RESERVED_FIELDS, *known.values()}  # a result is never named as an input
     for label, tensor in _named_results(graph, signature):
         found = _tensor(tensor, label, fields)
-        if tensor in graph.region.results:
+        if tensor in measured:
+            room = tuple(largest(size, graph.found) for size in tensor.shape)
+            found = replace(found, shape=room, actual=tensor.shape)
+        if tensor in graph.results:
             same = new.get(tensor, "")
             new.setdefault(tensor, found.name)
         else:

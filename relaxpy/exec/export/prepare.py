@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+from typing_extensions import override
+
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.ops.selection import SORTS, whole_rows
-from relaxpy.ir.passes.legalize import legalized
+from relaxpy.ir.op import Op
+from relaxpy.ir.passes.legalize import Legalization, is_known, legalized
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import Refined
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
@@ -41,7 +44,45 @@ def prepared(module: IRModule) -> IRModule:
         if not others.keys().isdisjoint(_callees(func)):
             func = inline_functions(func, others)
         result[name] = _with_dimensions(_with_sizes(func))
-    return legalized(result, lambda op: whole_rows if op.name in SORTS else None)
+    return legalized(_with_found_sizes(result), _legalization)
+
+
+def _with_found_sizes(module: IRModule) -> IRModule:
+    """The module in which sizes that depend on data are variables."""
+    rewriter = _WithFoundSizes(module)
+    functions = module.functions_by_name.items()
+    changed = {n: rewriter.visit_expr(f) for n, f in functions if isinstance(f, rx.Function)}
+    result = rewriter.builder_.get()
+    for name, func in changed.items():
+        result[name] = func
+    return result
+
+
+class _WithFoundSizes(Refined):
+    """Replaces the calls of operators whose sizes depend on data by kernels that store them.
+
+    The sizes are variables, and those of all that follows are known.
+    """
+
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module, {})
+
+    @override
+    def visit_call_(self, call: rx.Call) -> rx.Expr:
+        new = self.builder_.normalize(super().visit_call_(call))
+        if not isinstance(new, rx.Call) or not isinstance(new.op, Op):
+            return new
+        record = new.op.record
+        known = all(is_known(self.builder_.struct_info_of(arg)) for arg in new.args)
+        if not record.data_dependent or record.legalize_alone is None or not known:
+            return new
+        return cast("rx.Expr", record.legalize_alone(self.builder_, new))
+
+
+def _legalization(op: Op) -> Legalization | None:
+    """The legalisation of an operator; those of others are for sizes that were not known before."""
+    record = op.record
+    return record.legalize_alone or record.legalize_in_loops
 
 
 def _with_dimensions(func: rx.Function) -> rx.Function:
