@@ -15,7 +15,6 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.passes.legalize import Legalization, is_known, legalized
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
-from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import Refined
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
