@@ -29,7 +29,7 @@ from relaxpy.exec.export.table import (
     shared_names,
 )
 from relaxpy.exec.machine.fast_paths import LENIENT_TESTS, OUTLINING, PACKED_CALLS
-from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.machine.platforms import LINE_BYTES, WEB
 from relaxpy.exec.native.calls.entry import Anything, leaves_of
 from relaxpy.exec.native.calls.jit import PartsAhead
 from relaxpy.exec.native.emit import aligned
@@ -311,7 +311,7 @@ class _Exporter:
         # Names differ in more than case, as those of macros are in capitals.
         symbol = unique(f"{self.name}_{identifier(name)}", taken, SUFFIXES, str.lower)
         fields = set(_RESERVED_FIELDS)
-        sizes = {unique(identifier(var.name), fields): var for var in graph.variables}
+        sizes = {unique(_field(var.name), fields): var for var in graph.variables}
         labels = [*_labels(signature)]
         written = set(graph.written)
         inputs = [
@@ -450,7 +450,8 @@ _WORDS: Final = re.findall(
     " this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned"
     " using virtual void volatile wchar_t while xor xor_eq"
     " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t"
-    " NULL errno far i386 linux near unix"
+    " I NULL complex errno far i386 imaginary linux math_errhandling near noreturn stderr stdin"
+    " stdout unix"
     # the keywords of JavaScript, and what its objects have
     " arguments await debugger eval finally function implements import in instanceof interface let"
     " null package super undefined var with yield Math"
@@ -468,6 +469,19 @@ def identifier(text: str) -> str:
     """An identifier of C like a text."""
     found = re.sub(r"[^0-9A-Za-z_]", "_", text).strip("_")[:_LONGEST_NAME] or "value"
     return f"v{found}" if found[0].isdigit() else found
+
+
+def _field(text: str) -> str:
+    """A name of a field, which is none in capitals in C, as those of macros are."""
+    found = identifier(text)
+    if current().platform.system is WEB:
+        return found
+    is_macro = _MACROS.fullmatch(found) or (len(found) > 1 and found.isupper())
+    return found.lower() if is_macro else found
+
+
+_MACROS: Final = re.compile("(PRI|SCN)[dioux]\\w*|[LP]_[a-z]\\w*")
+"""Names of macros of C that are not in capitals; `_WORDS` has those in small letters."""
 
 
 def unique(
@@ -504,7 +518,7 @@ def _labels_in(name: str, sinfo: rx.StructInfo | None) -> Iterator[str]:
 def _tensor(
     tensor: Tensor, label: str, fields: set[str], *, written: bool = False
 ) -> ExportedTensor:
-    name = unique(identifier(label), fields, ("", "_shape"))
+    name = unique(_field(label), fields, ("", "_shape"))
     return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written=written)
 
 
