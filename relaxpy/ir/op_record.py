@@ -132,6 +132,7 @@ class Columns(TypedDict, total=False):
     normalize: Normalization | None
     legalize: Legalization | None
     legalize_in_loops: Legalization | None
+    legalize_alone: Legalization | None
     gradient: Gradient | None
     decompose: Decomposition | None
     layout: LayoutRule | None
@@ -165,6 +166,7 @@ _FUNCTIONS = frozenset(
         "normalize",
         "legalize",
         "legalize_in_loops",
+        "legalize_alone",
         "gradient",
         "decompose",
         "layout",
@@ -249,6 +251,8 @@ class OpRecord:
     legalize_in_loops: Legalization | None = None
     """As `legalize`, for targets of machine code: lowers the calls that take less time in loops
     than by `runtime`, and returns others."""
+    legalize_alone: Legalization | None = None
+    """As `legalize`, for programs in which there is no `runtime`: those that are exported."""
     gradient: Gradient | None = None
     """Returns the gradients of the operands for the gradient of the result."""
     decompose: Decomposition | None = None

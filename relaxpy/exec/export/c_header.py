@@ -106,6 +106,7 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
     yield from _comment([f"The results of {function.name}.", *_same(function.outputs)])
     yield f"typedef struct {symbol}_outputs {{"
     results = {tensor.name: tensor for tensor in function.outputs if not tensor.same_as}
+    found = {f"{name}_shape" for name, tensor in results.items() if tensor.actual is not None}
     for field in function.output_fields():
         if field.name in results:
             tensor = results[field.name]
@@ -115,7 +116,8 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
         elif field.name == "failed_size":
             yield "    int64_t failed_size;  /* and the size that limits it, or is expected */"
         else:
-            yield f"    int64_t {field.name}[{field.count}]; /* set by {symbol}_result_sizes */"
+            by = "the call" if field.name in found else f"{symbol}_result_sizes"
+            yield f"    int64_t {field.name}[{field.count}]; /* set by {by} */"
     yield f"}} {symbol}_outputs;"
     yield ""
     yield from _comment(
@@ -127,8 +129,12 @@ def _function(program: ExportedProgram, function: ExportedFunction) -> Iterator[
     if isinstance(function.workspace, IntImm):
         yield f"#define {symbol.upper()}_WORKSPACE {function.workspace.value}"
     yield f"int64_t {symbol}_workspace(const {symbol}_inputs *inputs);"
+    largest = "; the largest ones of those that depend on data" if found else ""
     yield from _comment(
-        ["Store the shapes of the results, which depend on the sizes of the inputs alone."]
+        [
+            "Store the shapes of the results, which depend on the sizes of the inputs"
+            f" alone{largest or '.'}"
+        ]
     )
     yield f"int32_t {symbol}_result_sizes(const {symbol}_inputs *inputs,"
     yield f"{' ' * len(f'int32_t {symbol}_result_sizes(')}{symbol}_outputs *outputs);"
@@ -146,9 +152,11 @@ def _same(outputs: Sequence[ExportedTensor]) -> Iterator[str]:
 
 def _about(tensor: ExportedTensor) -> str:
     """The datatype, the shape, and the name in the program if it is another one."""
-    shape = ", ".join(map(written, tensor.shape))
+    shape, most = ", ".join(map(written, tensor.sizes)), ""
+    if tensor.actual is not None:
+        most = f", with room for ({', '.join(map(written, tensor.shape))})"
     label = "" if tensor.label == tensor.name else f"{tensor.label}: "
-    return safe(f"{label}{tensor.dtype} ({shape})")
+    return safe(f"{label}{tensor.dtype} ({shape}){most}")
 
 
 def written(size: PrimExpr) -> str:

@@ -205,6 +205,7 @@ class FunctionEmitter:
         }
         own = [tensor for tensor in self.function.outputs if not tensor.same_as]
         outputs = [self._load(f, places, tensor.name) for tensor in own]
+        outputs += [places[f"{own[number].name}_shape"] for number in graph.measured]
         sizes = {v: frame.variables[v] for v in self.function.sizes.values()}
         inner = Values(f, {}, sizes, (), frozenset(sizes))
         region = graph.region, inner, memories, outputs, self.shared

@@ -30,7 +30,7 @@ from relaxpy.exec.export.table import (
     shared_names,
 )
 from relaxpy.exec.machine.fast_paths import LENIENT_TESTS, OUTLINING, PACKED_CALLS
-from relaxpy.exec.machine.platforms import LINE_BYTES
+from relaxpy.exec.machine.platforms import LINE_BYTES, WEB
 from relaxpy.exec.native.calls.entry import Anything, leaves_of
 from relaxpy.exec.native.calls.jit import PartsAhead
 from relaxpy.exec.native.llvm.llvm_module import Module
@@ -40,6 +40,7 @@ from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.program.graph.emit_region import workspace_bytes
+from relaxpy.exec.program.graph.largest import largest
 from relaxpy.exec.program.graph.program import (
     Assertion,
     Check,
@@ -66,6 +67,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.ops import floordiv, maximum
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import replace
@@ -231,6 +233,14 @@ class _Exporter:
         self._externs[symbol] = declaration(symbol, step)
         return symbol, self.backend.errors.add_text(f"{symbol} returned a status")
 
+    def largest(self, size: Var) -> tuple[PrimExpr, int]:
+        """The largest value of a size that depends on data, and the number of the error."""
+        assert self._graph is not None
+        most = self._graph.found[size]
+        about = f"{size.name}, a size that depends on data"
+        text = f"{about}, is more than {ShortText().prim(most, INT64)}, or negative"
+        return most, self.backend.errors.add_text(text)
+
     def position(self, memory: Memory) -> int:
         """The position of a constant of the current graph."""
         assert self._graph is not None
@@ -297,7 +307,7 @@ class _Exporter:
         # Names differ in more than case, as those of macros are in capitals.
         symbol = unique(f"{self.name}_{identifier(name)}", taken, SUFFIXES, str.lower)
         fields = set(_RESERVED_FIELDS)
-        sizes = {unique(identifier(var.name), fields): var for var in graph.variables}
+        sizes = {unique(_field(var.name), fields): var for var in graph.variables}
         labels = [*_labels(signature)]
         written = set(graph.written)
         inputs = [
@@ -307,6 +317,8 @@ class _Exporter:
         names = {t.memory: i for t, i in zip(graph.tensors.values(), inputs, strict=True)}
         outputs = [*_outputs(graph, names, signature)]
         workspace = workspace_bytes(graph.region, self._memory_of, _largest, _aligned)
+        if graph.found:
+            workspace = as_poly(largest(workspace.expr(), graph.found))
         function = ExportedFunction(
             name,
             symbol,
@@ -425,7 +437,8 @@ _WORDS: Final = re.findall(
     " this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned"
     " using virtual void volatile wchar_t while xor xor_eq"
     " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t"
-    " NULL errno far i386 linux near unix"
+    " I NULL complex errno far i386 imaginary linux math_errhandling near noreturn stderr stdin"
+    " stdout unix"
     # the keywords of JavaScript, and what its objects have
     " arguments await debugger eval finally function implements import in instanceof interface let"
     " null package super undefined var with yield Math"
@@ -443,6 +456,19 @@ def identifier(text: str) -> str:
     """An identifier of C like a text."""
     found = re.sub(r"[^0-9A-Za-z_]", "_", text).strip("_")[:_LONGEST_NAME] or "value"
     return f"v{found}" if found[0].isdigit() else found
+
+
+def _field(text: str) -> str:
+    """A name of a field, which is none in capitals in C, as those of macros are."""
+    found = identifier(text)
+    if current().platform.system is WEB:
+        return found
+    is_macro = _MACROS.fullmatch(found) or (len(found) > 1 and found.isupper())
+    return found.lower() if is_macro else found
+
+
+_MACROS: Final = re.compile("(PRI|SCN)[dioux]\\w*|[LP]_[a-z]\\w*")
+"""Names of macros of C that are not in capitals; `_WORDS` has those in small letters."""
 
 
 def unique(
@@ -479,8 +505,8 @@ def _labels_in(name: str, sinfo: rx.StructInfo | None) -> Iterator[str]:
 def _tensor(
     tensor: Tensor, label: str, fields: set[str], *, written: bool = False
 ) -> ExportedTensor:
-    name = unique(identifier(label), fields, ("", "_shape"))
-    return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written)
+    name = unique(_field(label), fields, ("", "_shape"))
+    return ExportedTensor(name, label, str(tensor.sinfo.dtype), tensor.shape, written=written)
 
 
 def _outputs(
@@ -489,10 +515,14 @@ def _outputs(
     """The tensors of the result; the first one of each memory has its own."""
     known = {memory: tensor.name for memory, tensor in inputs.items()}
     new: dict[Tensor, str] = {}
+    measured = {graph.results[number] for number in graph.measured}
     fields = {*_RESERVED_FIELDS, *known.values()}  # a result is never named as an input
     for label, tensor in _named_results(graph, signature):
         found = _tensor(tensor, label, fields)
-        if tensor in graph.region.results:
+        if tensor in measured:
+            room = tuple(largest(size, graph.found) for size in tensor.shape)
+            found = replace(found, shape=room, actual=tensor.shape)
+        if tensor in graph.results:
             same = new.get(tensor, "")
             new.setdefault(tensor, found.name)
         else:

@@ -71,7 +71,7 @@ def _described(program: ExportedProgram) -> Iterable[str]:
 
 
 def _in_words(tensor: ExportedTensor) -> str:
-    sizes = ", ".join(ShortText().prim(size, INT64) for size in tensor.shape)
+    sizes = ", ".join(ShortText().prim(size, INT64) for size in tensor.sizes)
     return safe(f"{tensor.name}: {tensor.dtype}[{sizes}]")
 
 
@@ -94,6 +94,8 @@ def _table(function: ExportedFunction) -> Mapping[str, str]:
             entries["written"] = "true"
             if all(isinstance(size, tir.IntImm) for size in each.shape):
                 entries["kept"] = "true"
+        if each.actual is not None:
+            entries["measured"] = "true"
         if each.same_as:
             entries["sameAs"] = json.dumps(each.same_as)
         given = [names.get(id(size)) for size in each.shape]

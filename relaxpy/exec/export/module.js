@@ -203,6 +203,14 @@ class Compiled {
     const outputs = this.#start + up(this.#table.inputFields[""]);
     const status = this.#exports[this.#table.symbol](this.#start, outputs, this.#workspace);
     if (status !== 0) throw this.#error(status, outputs);
+    if (this.#table.outputs.some((tensor) => tensor.measured)) this.#views = null;
+  }
+
+  /** The sizes of an output that depend on data, which the last call has stored. */
+  #measured({ name, shape }) {
+    const outputs = this.#start + up(this.#table.inputFields[""]);
+    const view = new DataView(this.#memory.buffer, outputs + this.#table.outputFields[`${name}_shape`]);
+    return shape(this.sizes).map((_, axis) => Number(view.getBigInt64(8 * axis, true)));
   }
 
   /** Have so many bytes; they stay where they are if nothing follows them. */
@@ -237,6 +245,11 @@ class Compiled {
     for (const name in places) {
       const place = table.outputFields[name];
       if (place !== undefined) view.setUint32(outputs + place, places[name], true);
+    }
+    for (const tensor of table.outputs) {
+      if (!tensor.measured || tensor.sameAs !== undefined) continue;
+      const place = outputs + table.outputFields[`${tensor.name}_shape`];
+      tensor.shape(sizes).forEach((_, axis) => view.setBigInt64(place + 8 * axis, 0n, true));
     }
   }
 
@@ -296,7 +309,8 @@ class Compiled {
       const made = (tensors, known) => {
         const views = {};
         for (const tensor of tensors) {
-          const shape = tensor.shape(this.sizes);
+          const own = tensor.measured && tensor.sameAs === undefined;
+          const shape = own ? this.#measured(tensor) : tensor.shape(this.sizes);
           const place = this.#places[tensor.name];
           views[tensor.name] = tensor.sameAs !== undefined
             ? (known[tensor.sameAs] ?? views[tensor.sameAs])

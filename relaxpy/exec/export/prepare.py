@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+from typing_extensions import override
+
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.ops.selection import SORTS, whole_rows
-from relaxpy.ir.passes.legalize import legalized
+from relaxpy.ir.op import Op
+from relaxpy.ir.passes.legalize import Legalization, is_known, legalized
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
-from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import Refined
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
@@ -40,31 +42,65 @@ def prepared(module: IRModule) -> IRModule:
         }
         if not others.keys().isdisjoint(_callees(func)):
             func = inline_functions(func, others)
-        result[name] = _with_dimensions(_with_sizes(func))
-    return legalized(result, lambda op: whole_rows if op.name in SORTS else None)
+        result[name] = func
+    return legalized(_with_sizes(result), _legalization)
 
 
-def _with_dimensions(func: rx.Function) -> rx.Function:
-    """A function with variables for the dimensions of parameters of which only the rank is known.
+def _with_sizes(module: IRModule) -> IRModule:
+    """The module in which dimensions and sizes that depend on data are variables."""
+    functions = module.functions_by_name
+    graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
+    params = [param for func in graphs.values() for param in func.params]
+    rewriter = _WithSizes(module, _with_dimensions(params))
+    changed = {name: rewriter.visit_expr(func) for name, func in graphs.items()}
+    result = rewriter.builder_.get()
+    for name, func in changed.items():
+        result[name] = func
+    return result
 
-    The new function calls the old one, which is inlined, so that shapes are inferred again.
+
+class _WithSizes(Refined):
+    """Replaces the calls of operators whose sizes depend on data by kernels that store them.
+
+    The sizes are variables, and those of all that follows are known. Shapes are written as their
+    sizes.
     """
-    params = tuple(map(_with_shape, func.params))
-    if params == func.params:
-        return func
-    old = rx.GlobalVar("function")
-    call = rx.Call(old, params, struct_info=func.ret_struct_info)
-    result = rx.Var("result", func.ret_struct_info)
-    body = rx.SeqExpr([rx.BindingBlock([rx.VarBinding(result, call)])], result)
-    return inline_functions(replace(func, params=params, body=body), {old: func})
+
+    @override
+    def visit_var_(self, op: rx.Var) -> rx.Expr:
+        var: rx.Var = super().visit_var_(op)
+        sinfo = var.struct_info
+        if isinstance(sinfo, rx.ShapeStructInfo) and sinfo.values is not None:
+            return rx.ShapeExpr(sinfo.values)
+        return var
+
+    @override
+    def visit_call_(self, call: rx.Call) -> rx.Expr:
+        new = self.builder_.normalize(super().visit_call_(call))
+        if not isinstance(new, rx.Call) or not isinstance(new.op, Op):
+            return new
+        record = new.op.record
+        known = all(is_known(self.builder_.struct_info_of(arg)) for arg in new.args)
+        if not record.data_dependent or record.legalize_alone is None or not known:
+            return new
+        return cast("rx.Expr", record.legalize_alone(self.builder_, new))
 
 
-def _with_shape(param: rx.Var) -> rx.Var:
-    sinfo, name = param.struct_info, param.name_hint
-    if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.shape is not None or sinfo.ndim < 0:
-        return param
-    shape = rx.ShapeExpr([tir.Var(f"{name}_dim{n}", INT64) for n in range(sinfo.ndim)])
-    return rx.Var(name, rx.TensorStructInfo(shape, sinfo.dtype), span=param.span)
+def _legalization(op: Op) -> Legalization | None:
+    """The legalisation of an operator; those of others are for sizes that were not known before."""
+    record = op.record
+    return record.legalize_alone or record.legalize_in_loops
+
+
+def _with_dimensions(params: Sequence[rx.Var]) -> dict[rx.Var, rx.StructInfo]:
+    """The struct info, with variables as dimensions, of parameters of which the rank is known."""
+    found: dict[rx.Var, rx.StructInfo] = {}
+    for param in params:
+        sinfo, name = param.struct_info, param.name_hint
+        if isinstance(sinfo, rx.TensorStructInfo) and sinfo.shape is None and sinfo.ndim >= 0:
+            sizes = [tir.Var(f"{name}_dim{n}", INT64) for n in range(sinfo.ndim)]
+            found[param] = rx.TensorStructInfo(rx.ShapeExpr(sizes), sinfo.dtype)
+    return found
 
 
 def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
@@ -80,23 +116,6 @@ def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
     result = rx.Var("result", func.ret_struct_info)
     block = rx.BindingBlock([rx.VarBinding(local, inner), rx.VarBinding(result, call)])
     return replace(func, params=params, body=rx.SeqExpr([block], result))
-
-
-def _with_sizes(func: rx.Function) -> rx.Function:
-    """A function that writes the sizes of a shape instead of a parameter that is one."""
-    shapes = {
-        param: rx.ShapeExpr(sinfo.values)
-        for param in func.params
-        if isinstance(sinfo := param.struct_info, rx.ShapeStructInfo) and sinfo.values is not None
-    }
-    if not shapes:
-        return func
-
-    def rule(node: Node) -> Node | None:
-        return shapes.get(node) if isinstance(node, rx.Var) else None
-
-    changed = replace(func, body=_rewritten(func.body, rule))
-    return PyExprMutator().builder_.normalize_function(changed)
 
 
 def _rewritten(body: rx.SeqExpr, rule: Callable[[Node], Node | None]) -> rx.SeqExpr:

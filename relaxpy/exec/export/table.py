@@ -48,7 +48,9 @@ class ExportedTensor:
         name: the name of the field with its address, an identifier of C.
         label: what the program calls it.
         dtype: the datatype, such as `float32`.
-        shape: the dimensions, over the variables of the function's sizes.
+        shape: the dimensions, over the variables of the function's sizes; the largest ones of a
+            result whose sizes depend on data.
+        actual: the dimensions of such a result, which a call stores.
         written: whether the function writes it in place.
         same_as: of a result that has no memory of its own, the input or the result that it is.
     """
@@ -57,13 +59,19 @@ class ExportedTensor:
     label: str
     dtype: str
     shape: tuple[PrimExpr, ...]
+    actual: tuple[PrimExpr, ...] | None = None
     written: bool = False
     same_as: str = ""
 
     @property
+    def sizes(self) -> tuple[PrimExpr, ...]:
+        """The dimensions that the tensor has after a call."""
+        return self.shape if self.actual is None else self.actual
+
+    @property
     def is_static(self) -> bool:
         """True if all dimensions are numbers."""
-        return all(isinstance(size, IntImm) for size in self.shape)
+        return all(isinstance(size, IntImm) for size in self.sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

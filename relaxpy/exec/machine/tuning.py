@@ -45,8 +45,12 @@ class Tiles:
 
     ROWS: Final = 128  # kernels: product 512^3
     """The rows of a task, up to a multiple of those of a tile."""
-    SIZES: Final = {15: (6, 2), 16: (4, 3), 32: (8, 3)}  # kernels: product 512^3
+    SIZES: Final = {14: (5, 2), 15: (6, 2), 16: (4, 3), 32: (8, 3)}  # kernels: product 512^3
     """The rows and the vectors of columns of a tile, by the number of registers."""
+    BANDS: Final = {14: 30, 15: 30}  # models: BERT-base layer
+    """Of what the rows of a task are a multiple, if not of those of a tile: packing is the same."""
+    STEPS: Final = {14: 4, 15: 4}  # models: BERT-base layer
+    """The steps of the sum of an iteration, where addresses take instructions; elsewhere one."""
     MANY_ROWS: Final = 256  # models: BERT-base layer
     """The same where they share a packed block of columns, whose packing takes a part of the time.
 """

@@ -259,6 +259,7 @@ def _gradient_dynamic_strided_slice(gradient: Any, x: Any, *bounds: Any) -> list
     pure=True,
     data_dependent=True,
     runtime=_sliced,
+    legalize_alone=rules.late("relaxpy.ir.ops.found_sizes:dynamic_strided_slice"),
     gradient=of_operands(_gradient_dynamic_strided_slice),
 )
 def dynamic_strided_slice(

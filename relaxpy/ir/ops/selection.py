@@ -50,7 +50,7 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
         return (*row[:axis], k, *row[axis:])
 
     def key(value: PrimExpr) -> PrimExpr:
-        return _key(value, kind, largest=largest)
+        return order_key(value, kind, largest=largest)
 
     shape = (*sizes[:axis], number(count), *sizes[axis:])
     outputs = {"values": (shape, str(data.dtype)), "indices": (shape, dtype)}
@@ -210,11 +210,11 @@ def _ranked(
     place, rank, count, lesser = [T.decl_buffer(sizes, "int32") for _ in range(4)]
     for (*row,) in T.grid(*sizes):
         for (*along,) in T.grid(*lengths):
-            keys[*row, ravel(along, lengths)] = _key(data[at(row, along)], kind, largest=True)
+            keys[*row, ravel(along, lengths)] = order_key(data[at(row, along)], kind, largest=True)
     for (*row,) in T.grid(*sizes):
         low[*row] = T.min_value(kind)
         lesser[*row] = 0
-        rank[*row] = (size - 1) // 2 if ranks is None else _inside(ranks[asked(row)], size)
+        rank[*row] = (size - 1) // 2 if ranks is None else inside(ranks[asked(row)], size)
     if ranks is None and data.dtype.is_float:
         for (*row,) in T.grid(*sizes):
             middle[*row] = T.max_value(kind) - 1
@@ -237,7 +237,7 @@ def _ranked(
             place[*row] = T.Select(is_next, T.Cast("int32", k), place[*row])
             lesser[*row] += T.Cast("int32", is_equal)
     for (*row,) in T.grid(*sizes):
-        found = _inside(place[*row], size)
+        found = inside(place[*row], size)
         if values is not None:
             values[kept(row)] = data[at(row, unravel(found, lengths))]
         if indices is not None:
@@ -254,7 +254,7 @@ def _count_up_to(count: Any, keys: Any, last: Any) -> None:
             count[*row] += T.Cast("int32", keys[*row, k] <= last[*row])
 
 
-def _key(value: PrimExpr, kind: str, *, largest: bool) -> PrimExpr:
+def order_key(value: PrimExpr, kind: str, *, largest: bool) -> PrimExpr:
     """A signed integer that is greater for a better element, and equal for an equal one."""
     if value.dtype.is_float:
         key = _float_key(ops.cast_to(value, f"float{kind[3:]}"), kind)
@@ -397,7 +397,7 @@ def _each_class(operands: Any, fill: Callable[[Number, Number], None], pop: Any)
             count[0] = 0
             while count[0] < limit:
                 pop()
-                found = T.meta_var(_inside(box[0], boxes.shape[1]))
+                found = T.meta_var(inside(box[0], boxes.shape[1]))
                 _add_if_free(is_free, boxes, b, found, count[0], ratio, own, kept, covers)
                 if is_free[0]:
                     if values is None:
@@ -544,7 +544,7 @@ def _pop_grouped(
     place[0] = 0
     if size >= _GROUP:
         _find_group(best, top, first, lines, last, place)
-    group = T.meta_var(_inside(place[0], best.shape[0]))
+    group = T.meta_var(inside(place[0], best.shape[0]))
     score = T.meta_var(best[group])
     if score == _NONE:
         T.break_loop()
@@ -631,7 +631,7 @@ def _sort(
     for lane in T.vectorized(ranks.shape[0]):
         all_ranks[lane] = ranks[lane]
     for n in T.serial(scores.shape[2]):
-        order[_inside(all_ranks[n], order.shape[0])] = n
+        order[inside(all_ranks[n], order.shape[0])] = n
     place[0] = 0
 
 
@@ -640,14 +640,14 @@ def _pop_sorted(box: Any, size: PrimExpr, valid: Any, order: Any, place: Any) ->
     """Remove the best box, or of equal ones the first; or leave the loop."""
     if place[0] >= size:
         T.break_loop()
-    found = T.meta_var(_inside(order[_inside(place[0], size)], size))
+    found = T.meta_var(inside(order[inside(place[0], size)], size))
     if valid[found] == _NONE:
         T.break_loop()
     box[0] = found
     place[0] += 1
 
 
-def _inside(index: Number, size: Number) -> Number:
+def inside(index: Number, size: Number) -> Number:
     """An index that is known to be at least 0 and less than `size`, so that it needs no test."""
     last = ops.convert(size) - 1
     return ops.maximum(ops.minimum(ops.cast_to(index, "int64"), ops.cast_to(last, "int64")), 0)
@@ -678,7 +678,7 @@ def topk(builder: BlockBuilder, call: Call) -> Expr:
     [data], k = call.args, attrs["k"]
     sinfo = tensor_of(builder.struct_info_of(data))
     shape = literal_shape(sinfo)
-    if shape is None or not _has_key(sinfo.dtype) or not 0 < k <= _MOST:
+    if shape is None or not has_key(sinfo.dtype) or not 0 < k <= _MOST:
         return call
     axis = rules.normal_axis(attrs["axis"], len(shape))
     size = shape[axis]
@@ -699,7 +699,7 @@ def ordered(builder: BlockBuilder, call: Call) -> Expr:
     [data] = call.args
     sinfo = tensor_of(builder.struct_info_of(data))
     shape = literal_shape(sinfo)
-    if shape is None or not _has_key(sinfo.dtype) or sinfo.dtype.is_bool:
+    if shape is None or not has_key(sinfo.dtype) or sinfo.dtype.is_bool:
         return call
     axis = rules.normal_axis(attrs["axis"], len(shape))
     size, dtype = shape[axis], attrs.get("dtype", INT64)
@@ -710,17 +710,13 @@ def ordered(builder: BlockBuilder, call: Call) -> Expr:
     return TupleGetItem(builder.emit(both), 1 if "dtype" in attrs else 0)
 
 
-SORTS: Final = ("relax.sort", "relax.argsort", "relax.topk")
-"""Operators that NumPy runs where it can, if rows are long or of unknown length."""
-
-
 def whole_rows(builder: BlockBuilder, call: Call) -> Expr:
     """The kernel that sorts rows of any length; calls whose shapes are unknown are as they were."""
     attrs: Any = call.attrs
     [data] = call.args
     sinfo = tensor_of(builder.struct_info_of(data))
     shape, dtype = literal_shape(sinfo), attrs.get("dtype", INT64)
-    if shape is None or not _has_key(sinfo.dtype) or not dtype.is_int:
+    if shape is None or not has_key(sinfo.dtype) or not dtype.is_int:
         return call
     axis = rules.normal_axis(attrs["axis"], len(shape))
     largest = attrs["largest"] if "largest" in attrs else attrs["descending"]
@@ -747,7 +743,7 @@ def merged_rows(data: Tensor, k: int, axis: int, *, largest: bool, dtype: str) -
         return (*row[:axis], place, *row[axis:])
 
     def key(value: PrimExpr) -> PrimExpr:
-        return _key(value, kind, largest=largest)
+        return order_key(value, kind, largest=largest)
 
     options = {"sizes": sizes, "size": length, "count": count, "kind": kind, "at": at, "key": key}
     return written("merge_sort", outputs, {"data": data}, _merge_sort, **options)
@@ -775,7 +771,7 @@ def _merge_sort(
         side[0] = 0
         width[0] = 1
         while width[0] < size:
-            old, new = T.meta_var((_inside(side[0], 2), _inside(1 - side[0], 2)))
+            old, new = T.meta_var((inside(side[0], 2), inside(1 - side[0], 2)))
             place[0] = 0
             while place[0] < size:
                 left[0] = place[0]
@@ -783,22 +779,20 @@ def _merge_sort(
                 right[0] = middle[0]
                 end = T.min(middle[0] + width[0], size)
                 while place[0] < end:
-                    first = T.meta_var(places[old, _inside(left[0], size)])
-                    second = T.meta_var(places[old, _inside(right[0], size)])
-                    is_better = T.meta_var(
-                        keys[_inside(first, size)] >= keys[_inside(second, size)]
-                    )
+                    first = T.meta_var(places[old, inside(left[0], size)])
+                    second = T.meta_var(places[old, inside(right[0], size)])
+                    is_better = T.meta_var(keys[inside(first, size)] >= keys[inside(second, size)])
                     if (left[0] < middle[0]) & ((right[0] >= end) | is_better):
-                        places[new, _inside(place[0], size)] = first
+                        places[new, inside(place[0], size)] = first
                         left[0] = left[0] + 1
                     else:
-                        places[new, _inside(place[0], size)] = second
+                        places[new, inside(place[0], size)] = second
                         right[0] = right[0] + 1
                     place[0] = place[0] + 1
             side[0] = 1 - side[0]
             width[0] = width[0] * 2
         for k in T.serial(count):
-            found = T.meta_var(_inside(places[_inside(side[0], 2), k], size))
+            found = T.meta_var(inside(places[inside(side[0], 2), k], size))
             indices[at(row, k)] = T.Cast(indices.dtype, found)
             values[at(row, k)] = data[at(row, found)]
 
@@ -808,7 +802,7 @@ def median(builder: BlockBuilder, call: Call) -> Expr:
     attrs: Any = call.attrs
     sinfo = tensor_of(builder.struct_info_of(call.args[0]))
     shape = literal_shape(sinfo)
-    if shape is None or not _has_key(sinfo.dtype):
+    if shape is None or not has_key(sinfo.dtype):
         return call
     axis, rank = attrs["axis"], len(shape)
     axes = tuple(range(rank)) if axis is None else rules.normal_axes(axis, rank)
@@ -827,7 +821,7 @@ def nth_index(builder: BlockBuilder, call: Call) -> Expr:
     sinfo, ranks = (tensor_of(builder.struct_info_of(arg)) for arg in call.args)
     shape = literal_shape(sinfo)
     kept = literal_shape(ranks)
-    if shape is None or kept is None or not _has_key(sinfo.dtype):
+    if shape is None or kept is None or not has_key(sinfo.dtype):
         return call
     axis = rules.normal_axis(attrs["axis"], len(shape))
     size = shape[axis]
@@ -838,7 +832,7 @@ def nth_index(builder: BlockBuilder, call: Call) -> Expr:
     return rules.te_kernel(builder, ranked, "nth_index", *call.args, (axis,), ("indices",), True)
 
 
-def _has_key(dtype: DataType) -> bool:
+def has_key(dtype: DataType) -> bool:
     """True if native code compares elements by integers; it has no floats of a byte."""
     return not dtype.is_float or dtype.bits >= 16
 

@@ -53,6 +53,7 @@ def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
     pure=True,
     runtime=sorted_elements,
     legalize_in_loops=rules.late("relaxpy.ir.ops.selection:ordered"),
+    legalize_alone=rules.late("relaxpy.ir.ops.selection:whole_rows"),
     gradient=of_operand(_gradient_sort),
 )
 def sort(x: TensorStructInfo, axis: int = -1, descending: bool = False) -> TensorStructInfo:
@@ -81,6 +82,7 @@ def _argsorted(
     pure=True,
     runtime=_argsorted,
     legalize_in_loops=rules.late("relaxpy.ir.ops.selection:ordered"),
+    legalize_alone=rules.late("relaxpy.ir.ops.selection:whole_rows"),
     gradient=no_gradient,
 )
 def argsort(
@@ -144,6 +146,7 @@ def _gradient_topk(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     pure=True,
     runtime=top_elements,
     legalize_in_loops=rules.late("relaxpy.ir.ops.selection:topk"),
+    legalize_alone=rules.late("relaxpy.ir.ops.selection:whole_rows"),
     gradient=_gradient_topk,
 )
 def topk(
@@ -356,7 +359,14 @@ def _marked(
     return found
 
 
-@register("relax.unique", pure=True, data_dependent=True, runtime=_unique, gradient=no_gradient)
+@register(
+    "relax.unique",
+    pure=True,
+    data_dependent=True,
+    runtime=_unique,
+    legalize_alone=rules.late("relaxpy.ir.ops.found_sizes:unique"),
+    gradient=no_gradient,
+)
 def unique(
     x: TensorStructInfo,
     sorted: bool = True,
@@ -401,7 +411,14 @@ def _places(x: Array) -> Array:
     return places
 
 
-@register("relax.nonzero", pure=True, data_dependent=True, runtime=_places, gradient=no_gradient)
+@register(
+    "relax.nonzero",
+    pure=True,
+    data_dependent=True,
+    runtime=_places,
+    legalize_alone=rules.late("relaxpy.ir.ops.found_sizes:nonzero"),
+    gradient=no_gradient,
+)
 def nonzero(x: TensorStructInfo) -> TensorStructInfo:
     """The indices of the elements other than 0, in row-major order: one column for each.
 

@@ -397,7 +397,10 @@ class SizeBounds:
         Errors:
             TransformError: an attribute is not a mapping from names to integers.
         """
-        return cls(_bounds(func, "tir_var_upper_bound"), _bounds(func, "tir_var_lower_bound"))
+        return cls(
+            declared_bounds(func, "tir_var_upper_bound"),
+            declared_bounds(func, "tir_var_lower_bound"),
+        )
 
     def largest(self, size: tir.PrimExpr) -> tir.PrimExpr:
         """The largest value of a size in bytes, as a constant, or the size if it has no bound."""
@@ -422,13 +425,17 @@ def upper_bounds(func: rx.Function) -> dict[tir.Var, int]:
     Errors:
         TransformError: it is not a mapping from names to integers.
     """
-    bounds = _bounds(func, "tir_var_upper_bound")
+    bounds = declared_bounds(func, "tir_var_upper_bound")
     sizes = (v for v in defined_symbolic_vars(func) if v.name in bounds) if bounds else ()
     return {var: bounds[var.name] for var in sizes}
 
 
-def _bounds(func: rx.Function, name: str) -> dict[str, int]:
-    """The bounds in the attribute `name` of a function."""
+def declared_bounds(func: rx.Function, name: str) -> dict[str, int]:
+    """The bounds in the attribute `name` of a function, by the names of variables.
+
+    Errors:
+        TransformError: it is not a mapping from names to integers.
+    """
     bounds = func.attrs.get(name, {})
     if not isinstance(bounds, Mapping):
         raise TransformError(

@@ -118,7 +118,8 @@ for (const each of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
     result.problem ||= problem;
     if (status !== result.status) result.problem ||= `the status is ${status}, then ${result.status}`;
     for (const { name } of outputs === null ? [] : own) {
-      if (!found[name].equals(raw(outputs[name]))) result.problem ||= `${name} differs`;
+      const bytes = raw(outputs[name]); // sizes that depend on data may be less than the largest
+      if (!found[name].subarray(0, bytes.length).equals(bytes)) result.problem ||= `${name} differs`;
     }
   }
   for (const tensor of outputs === null ? [] : table.outputs) {

@@ -339,7 +339,8 @@ def test_functions_with_the_names_of_others_are_told_apart(tmp_path: Path) -> No
 NAMES = re.findall(
     r"\w+",
     "and_eq char16_t consteval co_await decltype linux unix int8_t uint8_t int64_t NULL errno near"
-    " function this constructor threads weights_bytes failed_size new null struct",
+    " function this constructor threads weights_bytes failed_size new null struct INT64_MAX EOF I"
+    " M_PI PRId64 stdin complex BUFSIZ L_tmpnam X eof NULL_2",
 )
 """Names that mean something else in C, C++, JavaScript or the header."""
 
@@ -355,12 +356,14 @@ def named(names: Sequence[str]) -> relaxpy.Executable:
     return relaxpy.compile(builder.finalize(), "native")
 
 
-@pytest.mark.parametrize("standard", ["c11", "gnu17", "c++17", "c++20"])
+@pytest.mark.parametrize("standard", ["c99", "c11", "gnu17", "c++17", "c++20"])
 def test_names_that_mean_something_else(standard: str, tmp_path: Path) -> None:
     executable = named(NAMES)
     header = executable.export(tmp_path / "model.o", pool=True)[2]
     source = tmp_path / ("main.cc" if "++" in standard else "main.c")
-    source.write_text(f'#include "{header.name}"\nint main(void) {{ return 0; }}\n')
+    heads = "stdio stdlib math errno limits inttypes signal" + " complex" * ("++" not in standard)
+    before = "".join(f"#include <{head}.h>\n" for head in heads.split())
+    source.write_text(f'{before}#include "{header.name}"\nint main(void) {{ return 0; }}\n')
     compiler = "g++" if "++" in standard else "cc"
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler}")

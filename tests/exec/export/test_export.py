@@ -11,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.inspect import live_memory
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.runtime.scalar import ScalarEvaluator
@@ -217,6 +217,54 @@ def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((300,), "int8")):
 --- powers
 def main(x: R.Tensor(("n", 7), "float32")):
     return R.power(R.abs(x), R.const(1.7, "float32"))
+--- places of elements
+def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((), "int64"), z: R.Tensor((3,), "bool")):
+    n = T.int64()
+    m = T.int64()
+    k = T.int64()
+    positive = R.greater(x, R.const(0, "float32"))
+    places = R.match_cast(R.nonzero(positive), R.Tensor((2, k), "int64"))
+    rows = R.strided_slice(places, axes=[0], begin=[0], end=[1])
+    chosen = R.take(x, R.reshape(rows, (k,)), axis=0)
+    return (places, R.sum(chosen, axis=[0]), R.nonzero(y), R.nonzero(z), chosen, places)
+--- distinct elements
+def main(x: R.Tensor(("n", "m"), "int8"), y: R.Tensor(("k",), "float32")):
+    a = R.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    b = R.unique(R.round(y), sorted=False, return_index=True, return_inverse=True,
+                 return_counts=True)
+    return (a, R.add(b[0], b[0]), b, R.unique(R.astype(a[3], "uint16")))
+--- slices whose bounds are data
+def main(x: R.Tensor(("n", 7), "float32"), i: R.Tensor((2,), "int64"), j: R.Tensor((2,), "int64")):
+    one = R.const([1, 2], "int64")
+    a = R.dynamic_strided_slice(x, i, R.add(R.add(i, j), one), one)
+    b = R.dynamic_strided_slice(R.exp(a), R.const([99, -1], "int64"), R.const([-99, -99], "int64"),
+                                R.subtract(R.const([-2, -2], "int64"), j))
+    return (R.sum(a, axis=[1]), b)
+--- sizes that depend on data in a branch and a loop
+def main(
+    x: R.Tensor(("n", 4), "float32"), i: R.Tensor((), "int64"), c: R.Tensor((), "bool")
+) -> R.Tensor(("n", 4), "float32"):
+    n = T.int64()
+    done = R.less_equal(i, R.const(0, "int64"))
+    if done:
+        if c:
+            a: R.Tensor((n, 4), "float32") = R.add(x, R.max(R.unique(x)))
+        else:
+            a: R.Tensor((n, 4), "float32") = R.add(x, x)
+        y = a
+    else:
+        a = R.unique(R.round(R.reshape(x, (n * 4,))), return_counts=True)
+        b = R.multiply(x, R.sum(R.multiply(a[0], R.astype(a[1], "float32"))))
+        y: R.Tensor((n, 4), "float32") = Program.main(b, R.subtract(i, R.const(1, "int64")), c)
+    return y
+--- a declared size
+def main(x: R.Tensor(("n",), "float32"), i: R.Tensor((2,), "int64")):
+    R.func_attr({"tir_var_upper_bound": {"rows": 4, "columns": 4}})
+    n = T.int64()
+    rows = T.int64()
+    columns = T.int64()
+    s = R.match_cast(R.tensor_to_shape(i), R.Shape([rows, columns]))
+    return R.add(R.broadcast_to(R.sum(x), R.shape([rows, columns + 1])), R.const(1.5, "float32"))
 --- an asserted condition
 @R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32")):
@@ -271,6 +319,62 @@ def test_programs_have_the_bits_of_native_code(name: str, tmp_path: Path) -> Non
         for offset in (1, 8, 63):
             found = call(*flat(tuple(values)), offset=offset, threads=serial_threads(3), **known)
             assert_same(found, expected)
+
+
+DATA = """
+@I.ir_module
+class Program:
+    @R.function
+    def declared(i: R.Tensor((1,), "int64")):
+        R.func_attr({"tir_var_upper_bound": {"k": 6}})
+        k = T.int64()
+        _ = R.match_cast(R.tensor_to_shape(i), R.Shape([k]))
+        return R.zeros(R.shape([k]), "float32")
+    @R.function
+    def sliced(x: R.Tensor(("n",), "float32"), i: R.Tensor((1,), "int64")):
+        return R.dynamic_strided_slice(x, i, i, i)
+"""
+
+
+def test_sizes_that_depend_on_data_have_limits(tmp_path: Path) -> None:
+    loaded = library(relaxpy.compile(from_source(HEAD + DATA), "native"), tmp_path)
+    call = loaded["declared"]
+    assert call.function.outputs[0].is_static is False
+    for size in (0, 1, 6):
+        assert_same(call(np.array([size])), np.zeros(size, "float32"))
+    for size in (7, -1, 1 << 40):
+        with pytest.raises(StatusError, match="k, a size that depends on data, is more than 6"):
+            call(np.array([size]))
+        assert call.failed == (size, 6)
+    call = loaded["sliced"]
+    with pytest.raises(StatusError, match="strides are other than 0"):
+        call(np.zeros(3, "float32"), np.array([0]))
+    x = np.arange(5, dtype="float32")
+    low, high = np.iinfo("int64").min, np.iinfo("int64").max
+    for n in (low, low + 1, -6, -5, -1, 1, 2, 5, 6, high):
+        assert_same(call(x, np.array([n])), x[n:n:n])
+
+
+UNBOUNDED = """
+@I.ir_module
+class Program:
+    @R.function
+    def unbounded(i: R.Tensor((1,), "int64")):
+        k = T.int64()
+        _ = R.match_cast(R.tensor_to_shape(i), R.Shape([k]))
+        return R.zeros(R.shape([k]), "float32")
+    @R.function
+    def rows(x: R.Tensor(("n", 4), "float32")):
+        return R.unique(x, axis=0)
+"""
+
+
+def test_sizes_that_depend_on_data_without_limits_are_refused(tmp_path: Path) -> None:
+    executable = relaxpy.compile(from_source(HEAD + UNBOUNDED), "native")
+    with pytest.raises(CompileError) as error:
+        executable.export(tmp_path / "model.o")
+    assert "unbounded: the size k depends on data: declare its largest value" in str(error.value)
+    assert "rows: it calls relax.unique" in str(error.value)
 
 
 def called(call: Any) -> Any:

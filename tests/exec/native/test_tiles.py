@@ -9,10 +9,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from relaxpy.exec.machine.platforms import WASM32
+from relaxpy.exec.machine.tuning import Tiles
+from relaxpy.exec.native.contraction.blocking import column_blocks, up
 from relaxpy.exec.native.contraction.geometry import tile_of
 from relaxpy.exec.native.contraction.operands import Initial, Matrix
 from relaxpy.exec.native.llvm.writer import F32, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
+from relaxpy.target import Native
 from tests.exec.native.contractions import Kernel, check, expected
 from tests.guard_pages import guarded
 
@@ -301,3 +305,19 @@ def test_tiles_of_one_height_are_all_rows(rows: int, height: int) -> None:
     """The rest of a few rows would have a tile, and code, of its own."""
     assert tile_of(F32, rows, 64, 512, 32).rows == height
     run("mk,kn->mn", {"m": rows, "n": 37, "k": 19}, "float32")
+
+
+def test_engines_of_webassembly_have_the_same_blocks_of_columns() -> None:
+    """So that they share a file of weights, though tiles of plain SIMD have fewer rows."""
+    fused, plain = (Native("wasm32", cpu).machine_or_host() for cpu in WASM32.levels)
+    assert fused is not None
+    assert plain is not None
+    registers = [each.module().vector_registers for each in (fused, plain)]
+    assert registers == [15, 14]
+    for rows, columns in product((*range(1, 14), 131, 150, 151, 301), (*range(1, 34), 64, 100)):
+        blocks = []
+        for count in registers:
+            tile = tile_of(F32, rows, columns, 128, count)
+            repeats = -(-rows // up(Tiles.ROWS, Tiles.BANDS[count]))
+            blocks.append(column_blocks(columns, tile, repeats, scalars=True))
+        assert blocks[0] == blocks[1]

@@ -352,6 +352,14 @@ def moved(f: Function, memory: Matrix, index: Size) -> Matrix:
     return replace(memory, pointer=pointer, is_packed=False)
 
 
+def moved_ahead(f: Function, memory: Matrix, index: Size) -> Matrix:
+    """As `moved`, of memory whose first element is read as well, as are those after it."""
+    if isinstance(index, Value) or index <= 0:
+        return moved(f, memory, index)
+    pointer = f.element(memory.pointer, index, memory.type, is_ahead=True)
+    return replace(memory, pointer=pointer, is_packed=False)
+
+
 def load(f: Function, memory: Matrix, type: Type, pointer: Value, mask: Value | None) -> Value:
     """Adjacent elements of an operand, converted to `type`; 0 where the mask does not hold."""
     stored = Type(memory.type.element, type.lanes)

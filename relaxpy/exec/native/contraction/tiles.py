@@ -45,6 +45,7 @@ from relaxpy.exec.native.contraction.operands import (
     initial_values,
     merged,
     moved,
+    moved_ahead,
     multiply_add,
     offset,
     store,
@@ -157,7 +158,8 @@ class TileEmitter:
         is_wide = (
             isinstance(columns, int) and columns >= Tiles.MANY_BLOCKS * tile.vectors * tile.lanes
         )
-        return up(Tiles.MANY_ROWS if self.packs_b and is_wide else Tiles.ROWS, tile.rows)
+        multiple = Tiles.BANDS.get(self.f.module.vector_registers, tile.rows)
+        return up(Tiles.MANY_ROWS if self.packs_b and is_wide else Tiles.ROWS, multiple)
 
     def _blocks_of_task(self, *, in_task: bool) -> int:
         """The blocks of columns of a task, if enough tasks are left, or none is needed."""
@@ -660,7 +662,7 @@ class TileEmitter:
             ]
             results = []
             for r in range(rows):
-                memory = a[r] if r < len(a) else moved(f, a[0], combine(f, "mul", r, a_row))
+                memory = a[r] if r < len(a) else moved_ahead(f, a[0], combine(f, "mul", r, a_row))
                 factor = convert(memory, f.load(memory.type, memory.pointer), scalar)
                 for vector, value in zip(vectors, values[r * len(b) :], strict=False):
                     total = add(factor, vector, value)
@@ -679,7 +681,25 @@ class TileEmitter:
             for number in range(int(extents(axes)[0])):
                 values = iteration(number, *values)
             return list(values)
-        return f.loop(0, axis.extent, 1, values, iteration)
+        step = Tiles.STEPS.get(f.module.vector_registers, 1) if len(axes) == 1 else 1
+        if step == 1:
+            return f.loop(0, axis.extent, 1, values, iteration)
+
+        def iterations(index: Value, *current: Value) -> list[Value]:
+            """Several steps, whose addresses are at constant offsets from those of the first."""
+            a_there = [moved(f, memory, combine(f, "mul", index, axis.a)) for memory in a]
+            b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
+            found = list(current)
+            for number in range(step):
+                there = [combine(f, "mul", number, stride) for stride in (axis.a, axis.b)]
+                a_next = [moved_ahead(f, memory, there[0]) for memory in a_there]
+                b_next = [moved_ahead(f, memory, there[1]) for memory in b_there]
+                found = self._accumulate((), a_next, a_row, b_next, types, columns, found)
+            return found
+
+        whole = combine(f, "mul", combine(f, "sdiv", axis.extent, step), step)
+        values = f.loop(0, whole, step, values, iterations)
+        return f.loop(whole, axis.extent, 1, values, iteration)
 
 
 def finish_rows(

@@ -236,12 +236,18 @@ class Instructions(ABC):
         text = f'asm sideeffect "", "={letter},0,~{{memory}}"({value})'
         return self.new(value.type, f"call {value.type} {text}")
 
-    def element(self, pointer: Value, index: Operand, type: Type) -> Value:
-        """The address of the element at `index` of an array of the scalar type of `type`."""
+    def element(
+        self, pointer: Value, index: Operand, type: Type, *, is_ahead: bool = False
+    ) -> Value:
+        """The address of the element at `index` of an array of the scalar type of `type`.
+
+        One that `is_ahead` of an address in the same memory is a part of loads in WebAssembly.
+        """
         position = str(index) if isinstance(index, Value) else f"i64 {int(index)}"
         if position == "i64 0":
             return pointer
-        address = f"getelementptr {type.element}, ptr {pointer.name}, {position}"
+        flag = "nuw " if is_ahead and self.module.platform.pointer_bytes == 4 else ""
+        address = f"getelementptr {flag}{type.element}, ptr {pointer.name}, {position}"
         return self.computed(POINTER, address)
 
     def load(self, type: Type, pointer: Value, align: int | None = None) -> Value:

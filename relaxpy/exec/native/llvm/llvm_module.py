@@ -58,8 +58,11 @@ class Module:
 
     @property
     def vector_registers(self) -> int:
-        """The number of vector registers."""
-        return 32 if self.has_avx512 else self.platform.architecture.vector_registers
+        """The number of vector registers, but for one that products take if they are not fused."""
+        if self.has_avx512:
+            return 32
+        kind = self.platform.architecture
+        return kind.vector_registers - int(bool(kind.fusing) and not self.fuses)
 
     def _empty(self) -> Module:
         return Module(

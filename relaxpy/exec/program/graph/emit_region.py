@@ -26,6 +26,7 @@ from relaxpy.exec.program.graph.program import (
     Element,
     ExternCall,
     Filling,
+    Finding,
     KernelCall,
     Loop,
     PackedStep,
@@ -36,7 +37,7 @@ from relaxpy.exec.program.graph.program import (
 )
 from relaxpy.exec.program.memory import Memory
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
 
 _AGAIN = -1
@@ -83,6 +84,9 @@ class Exported(Protocol):
 
     def position(self, memory: Memory) -> int:
         """The position of a constant in the weights, with the mark of packed ones."""
+
+    def largest(self, size: Var) -> tuple[PrimExpr, int]:
+        """The largest value of a size that depends on data, and the number of the error."""
 
 
 class RegionEmitter:
@@ -222,6 +226,8 @@ class RegionEmitter:
                 return f.branch(f.compare("ne", truth, 0), *ways)[0]
             case Loop():
                 return self._loop(step)
+            case Finding():
+                return self._found(step)
             case PackedStep():
                 return self._packed(step)
             case ExternCall():
@@ -265,6 +271,24 @@ class RegionEmitter:
         status = f.call(symbol, I32, *arguments)
         f.store(f.cast("sext", status, "i64"), context_word(f, INDEX))
         return f.select(f.compare("ne", status, 0), f.const(I32, number), f.const(I32, 0))
+
+    def _found(self, step: Finding) -> Value:
+        """The status after a region with sizes that depend on data."""
+        assert self.exported is not None
+        f, frame, found = self.function, self.frame, dict[Var, Value]()
+        status = f.const(I32, 0)
+        for var, element in step.sizes.items():
+            place = f.element(self._pointer(element.tensor.memory), element.position, I64)
+            found[var] = f.load(I64, place)
+            size, number = self.exported.largest(var)
+            most = frame.index(size)
+            for value, word in ((found[var], INDEX), (most, SIZE)):
+                f.store(value, context_word(f, word))
+            is_right = f.compare("ule", found[var], most)
+            status = f.select(is_right, status, f.const(I32, number))
+        succeeded = f.compare("eq", status, 0)
+        run = partial(self._called, step.region, step.outputs, found=found)
+        return f.branch(succeeded, run, lambda: [status])[0]
 
     def _packed(self, step: PackedStep) -> Value:
         f, tensors = self.function, [*step.inputs, *step.outputs]
@@ -316,13 +340,15 @@ class RegionEmitter:
         region: Region,
         outputs: Sequence[Tensor],
         places: Mapping[Memory, Value] = MappingProxyType({}),
+        found: Mapping[Var, Value] = MappingProxyType({}),
     ) -> list[Value]:
         """The status after a call of the function of a region.
 
-        Some of its memory may be elsewhere than in this region.
+        Some of its memory may be elsewhere than in this region, and sizes may be `found` here.
         """
         taken = dict.fromkeys(t.memory for t in region.taken() if t.memory.origin != "constant")
-        variables = list(self.frame.variables)
+        known = {**self.frame.variables, **found}
+        variables = list(known)
         memories = [*taken, *(tensor.memory for tensor in outputs)]
         params = [(I64, f"size{n}") for n in range(len(variables))]
         params += [(POINTER, f"memory{n}") for n in range(len(memories))]
@@ -339,7 +365,7 @@ class RegionEmitter:
         given, results = dict(zip(taken, pointers, strict=False)), pointers[len(taken) :]
         operands = region, frame, given, results, self.exported
         RegionEmitter(self.symbol, self.kernels, *operands).emit()
-        arguments = [self.frame.variables[variable] for variable in variables]
+        arguments = [*known.values()]
         arguments += [places[m] if m in places else self._pointer(m) for m in memories]
         if self.exported is not None:
             arguments += self._given_memory()
@@ -423,7 +449,7 @@ def workspace_bytes(
     """
 
     def inner(step: Step) -> IndexPoly:
-        regions = step.regions if isinstance(step, Branch | Loop) else ()
+        regions = step.regions if isinstance(step, Branch | Loop | Finding) else ()
         ways = [workspace_bytes(way, of_step, largest, rounded) for way in regions]
         return reduce(largest, ways) if ways else of_step(step)
 

@@ -28,6 +28,7 @@ class Parameters:
         tensors: those that are tensors, by number among all without the tuples.
         given: the shape variables, and the other dimensions, which have to be equal.
         sizes: what the program computes; readers add to it.
+        found: the largest values of sizes that depend on data; readers add to it.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Parameters:
         self.tensors: dict[int, Tensor] = {}
         self.given: dict[tir.PrimExpr, None] = {}
         self.sizes: set[tir.PrimExpr] = set()
+        self.found: dict[tir.Var, tir.PrimExpr] = {}
         self._count = 0
         self._positions: dict[int, int] = {}
 
@@ -123,6 +125,8 @@ class Parameters:
                 return abs(value)
             case tir.Var() if size in self.given:
                 return limit
+            case tir.Var() if size in self.found:
+                return self._limit(self.found[size], limit)
             case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
                 return self._limit(a, limit) + self._limit(b, limit)
             case tir.Mul(a=a, b=b):

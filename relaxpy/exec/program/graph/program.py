@@ -193,6 +193,29 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """Reads sizes that depend on data, and runs a region with them: the rest of its own region.
+
+    The results of the region become the `outputs`, whose shapes are the largest ones.
+    """
+
+    sizes: Mapping[Var, Element]
+    region: Region
+    outputs: Sequence[Tensor] = ()
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The nested regions."""
+        return (self.region,)
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield from (element.tensor for element in self.sizes.values())
+        yield from self.outputs
+        yield from self.region.taken()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PackedStep:
     """A call of a packed function that writes `outputs`: call `number` of those in a `session`.
 
@@ -223,7 +246,7 @@ class ExternCall:
 
 
 Step: TypeAlias = (
-    "KernelCall | Filling | Check | Assertion | Branch | Loop | PackedStep | ExternCall"
+    "KernelCall | Filling | Check | Assertion | Branch | Loop | Finding | PackedStep | ExternCall"
 )
 
 
@@ -248,7 +271,7 @@ class Region:
         """The steps, with those in their regions."""
         for step in self.steps:
             yield step
-            if isinstance(step, Branch | Loop):
+            if isinstance(step, Branch | Loop | Finding):
                 for region in step.regions:
                     yield from region.all_steps()
 
@@ -264,7 +287,11 @@ class Graph:
         limit: the exclusive upper bound of the absolute values of variables.
         tensors: the parameters that are arrays, with their positions, in order.
         constants: the constants, each with the order of its elements in memory, if not its own.
-        region: the steps; its results are the new tensors of the `result`, each of them once.
+        region: the steps; its results are, or have the memory of, the new `results`.
+        results: the new tensors of the `result`, each of them once.
+        found: the largest values of sizes that depend on data.
+        measured: the numbers of results that have such sizes; the last results of the region are
+            their shapes.
         written: the positions of the parameters that kernels write in place, none of them a tuple.
         sessions: those of packed functions; the last parameters are their words.
     """
@@ -275,6 +302,9 @@ class Graph:
     tensors: Mapping[int, Tensor]
     constants: Sequence[Constant]
     region: Region
+    results: Sequence[Tensor]
+    found: Mapping[Var, PrimExpr]
+    measured: Sequence[int]
     result: Value
     written: Sequence[int]
     sessions: Sequence[Session]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from relaxpy.exec.native.calls.entry import Array, Integer, sizes_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
+from relaxpy.exec.program.graph.largest import largest
 from relaxpy.exec.program.graph.packed_calls import Sessions
 from relaxpy.exec.program.graph.parameters import Parameters, tensor_of
 from relaxpy.exec.program.graph.program import (
@@ -18,6 +19,7 @@ from relaxpy.exec.program.graph.program import (
     Element,
     ExternCall,
     Filling,
+    Finding,
     Graph,
     KernelCall,
     Loop,
@@ -39,12 +41,14 @@ from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.exec.runtime.tail_calls import split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.passes.append_in_place import declared_bounds
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
+from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
@@ -124,7 +128,9 @@ class GraphReader:
         """The tensors before casts that gave them another shape."""
         self._known: dict[tir.Var, tir.PrimExpr] = {}
         """The values of shape variables that casts define."""
-        self._sizes = self._parameters.sizes
+        self._sizes, self._found = self._parameters.sizes, self._parameters.found
+        self._unbounded: dict[tir.Var, str] = {}
+        """The sizes that depend on data and may be of any value, by the name in the program."""
         self._sessions = Sessions(self._parameters)
 
     def read(self) -> Graph:
@@ -144,13 +150,19 @@ class GraphReader:
         written = [m for m in self._written if m.origin == "parameter"]
         if any(tensor.memory in written for tensor in results):
             raise RefusedError("it returns a view of a parameter that a kernel writes")
+        self._declare_largest()
+        measured = [n for n, tensor in enumerate(results) if self._mentions_found(tensor.shape)]
+        shapes = [self._filling(Shape(results[n].shape)) for n in measured]
         return Graph(
             parameters.params,
             parameters.given,
             parameters.limit(),
             parameters.tensors,
             [Constant(*constant) for constant in self._constants],
-            self._region(results),
+            self._region([*results, *shapes]),
+            results,
+            self._found,
+            measured,
             result,
             sorted(m.index for m in written)
             if self._runs_once
@@ -161,14 +173,53 @@ class GraphReader:
     def _check_result(self, func: rx.Function, result: Value) -> None:
         ret = func.ret_struct_info
         known = None if ret is None else substitute_info(ret, self._known)
-        variables = {size for size in self._given if isinstance(size, tir.Var)}
+        variables = {size for size in self._given if isinstance(size, tir.Var)} | {*self._found}
         if known is not None and not is_base_of(known, _sinfo(result), variables):
             raise RefusedError("the struct info of its result is checked when it runs")
 
     def _region(self, results: Sequence[Tensor]) -> Region:
         """The steps that were read, with these results."""
         self._check_passed(results)
-        return Region(self._steps, results)
+        return self._nested(self._steps, results)
+
+    def _nested(self, steps: Sequence[Step], results: Sequence[Tensor]) -> Region:
+        """The region of steps; those after sizes that depend on data are a region in it."""
+        first = next((n for n, step in enumerate(steps) if isinstance(step, Finding)), None)
+        if first is None:
+            return Region(steps, results)
+        step, before, outer = steps[first], steps[:first], list[Tensor]()
+        assert isinstance(step, Finding)
+        inner: dict[Tensor, Tensor] = {}
+        left = {tensor.memory for each in before for tensor in each.outputs}
+        for tensor in results:
+            if tensor.memory in left:
+                left.remove(tensor.memory)
+                outer.append(tensor)
+            else:
+                shape = rx.ShapeExpr([largest(size, self._found) for size in tensor.shape])
+                sinfo = rx.TensorStructInfo(shape, tensor.sinfo.dtype)
+                outer.append(inner.setdefault(tensor, Tensor(Memory("new"), sinfo)))
+        region = self._nested(steps[first + 1 :], [*inner])
+        return Region([*before, Finding(step.sizes, region, [*inner.values()])], outer)
+
+    def _declare_largest(self) -> None:
+        """Give the sizes that depend on data, and are unbounded, the bounds that are declared."""
+        declared = declared_bounds(self._func, "tir_var_upper_bound") if self._unbounded else {}
+        for var, name in self._unbounded.items():
+            if name not in declared:
+                raise RefusedError(
+                    f"the size {name} depends on data: declare its largest value,"
+                    f' R.func_attr({{"tir_var_upper_bound": {{"{name}": ...}}}})'
+                )
+            self._found[var] = tir.IntImm("int64", declared[name])
+        self._unbounded = {}
+
+    def _mentions_found(
+        self, sizes: Iterable[tir.PrimExpr], without: Set[tir.Var] = frozenset()
+    ) -> bool:
+        """True if a size depends on data, by other variables than those to leave out."""
+        found = (self._found.keys() | self._unbounded.keys()) - without
+        return any(node in found for size in sizes for node in walk(size))
 
     def _check_passed(self, results: Sequence[Tensor]) -> None:
         """Refuse results that may be one tensor for a caller in Python."""
@@ -240,6 +291,8 @@ class GraphReader:
             case rx.Call(op=Op(name="relax.assert_op"), args=[test, *_], attrs=attrs):
                 self._steps.append(Assertion(self._condition(test), str(attrs["format"])))
                 return ()
+            case rx.Call(op=Op(name="relax.memory.view"), args=args) if self._runs_once:
+                return self._view(*args)
             case rx.Call(op=Op(name="relax.tensor_to_shape"), args=[arg]):
                 return elements(self._read(self._value(arg)))
             case rx.Call(op=op):
@@ -295,15 +348,16 @@ class GraphReader:
                 raise RefusedError("it casts a value to something that is checked when it runs")
         if not same:
             raise RefusedError("a cast fails")
+        new: dict[tir.Var, Element] = {}
         for found, size in zip(sizes, expected, strict=True):
             if isinstance(size, tir.Var) and size not in {*self._known, *self._given}:
-                if isinstance(found, Element):
-                    raise RefusedError("a size depends on data")
-                self._known[size] = found
+                self._known[size] = self._size(size, found, new)
             else:
                 [size] = self._replaced([size])
                 if isinstance(found, Element) or prove_equal(found, size) is not True:
                     self._check(found, size)
+        if new:
+            self._steps.append(Finding(new, Region((), ())))
         sizes = self._replaced(expected)
         if isinstance(value, Shape):
             return Shape(sizes)
@@ -312,6 +366,41 @@ class GraphReader:
         )
         self._originals[cast] = self._originals.get(value, value)
         return cast
+
+    def _size(
+        self, size: tir.Var, found: tir.PrimExpr | Element, new: dict[tir.Var, Element]
+    ) -> tir.PrimExpr:
+        """The value of a shape variable; if it depends on data, a new variable, which is added."""
+        if not isinstance(found, Element):
+            return found
+        if not self._runs_once:
+            raise RefusedError("a size depends on data")
+        var = tir.Var(size.name, INT64)
+        new[var], self._unbounded[var] = found, size.name
+        return var
+
+    def _view(self, data: rx.Expr, shape: rx.Expr, dtype: rx.Expr, offset: rx.Expr) -> Tensor:
+        """The first elements of a tensor as one of another shape.
+
+        A size that depends on data is at most the dimension in its place.
+        """
+        tensor, sizes = self._value(data), self._value(shape)
+        is_plain = all(isinstance(each, rx.Tuple) for each in (dtype, offset))
+        if not isinstance(tensor, Tensor) or not isinstance(sizes, Shape) or not is_plain:
+            raise RefusedError("it takes a view of other elements")
+        new = Tensor(
+            tensor.memory,
+            rx.TensorStructInfo(rx.ShapeExpr(tuple(sizes.sizes)), tensor.sinfo.dtype),  # type: ignore[arg-type]
+        )
+        self._viewed.add(tensor.memory)
+        if prove_equal(product(new.shape), product(tensor.shape)) is True:
+            return new
+        for size, most in zip(new.shape, tensor.shape, strict=False):
+            if isinstance(size, tir.Var) and self._unbounded.pop(size, None) is not None:
+                self._found[size] = most
+        if not have_shape(tensor, [self._found.get(size, size) for size in new.shape]):  # type: ignore[call-overload]
+            raise RefusedError("it takes a view whose size is not known")
+        return new
 
     def _original(self, value: Value) -> Value:
         """The value with the tensors before casts."""
@@ -382,7 +471,7 @@ class GraphReader:
 
     def _loop(self, name: rx.Var, call: rx.Call) -> Value:
         """The result of a local function with a recursive tail call."""
-        func = self._functions[name]
+        func, known = self._functions[name], {*self._found, *self._unbounded}
         if self._runs_once and not any(var is name for var in occurrences(func.body, rx.Var)):
             return self._inlined(func, call)
         del self._functions[name]
@@ -402,6 +491,8 @@ class GraphReader:
         if in_place and any(len({t.memory for t in each}) < len(each) for each in again):
             raise RefusedError("states of a loop are one tensor")
         value = self._ended(ends, in_place, results)
+        if any(self._mentions_found(t.shape, known) for t in results):
+            raise RefusedError("the size of a result of a loop depends on data")
         self._check_result(func, value)
         iteration, _ = self._tail_region(tail, following, results, in_place)
         self._steps = around
@@ -522,19 +613,19 @@ class GraphReader:
         if tail.again is not None:
             pairs = zip(tail.again, following, strict=True)
             moved = [(value, target) for value, target in pairs if target is not None]
-            return Region(tail.steps, [v for v, _ in moved]), [target for _, target in moved]
+            return self._nested(tail.steps, [v for v, _ in moved]), [target for _, target in moved]
         if tail.condition is None:
             found = [*leaves(tail.value)]
             self._check_distinct(found, "a loop")
             ends = zip(found, results, strict=True)
             given = [(value, target) for value, target in ends if target.memory not in in_place]
             self._check_passed([v for v, _ in given])
-            return Region(tail.steps, [v for v, _ in given]), [target for _, target in given]
+            return self._nested(tail.steps, [v for v, _ in given]), [target for _, target in given]
         ways = [self._tail_region(way, following, results, in_place) for way in tail.ways]
         (first, targets), (second, others) = ways
         again = tuple(n for n, way in enumerate(tail.ways) if way.again is not None)
         branch = Branch(tail.condition, (first, second), (targets, others), again=again)
-        return Region([*tail.steps, branch], ()), ()
+        return self._nested([*tail.steps, branch], ()), ()
 
     def _tensor_of(self, expr: rx.Expr) -> Tensor:
         value = self._read(self._value(expr))
