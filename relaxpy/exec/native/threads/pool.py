@@ -6,7 +6,9 @@ all its tasks are done and each worker that joined has left: nobody waits for a 
 wake in time. A loop that finds the pool busy, because of another Python thread or because it is
 inside a task, runs on its own thread. The workers start at the first loop, also in a forked child.
 Each thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot
-0. A loop also says how many bytes each thread needs beside its stack, which may be small. Workers
+0. Each slot has a contiguous range of the tasks: neighbours read the same rows, and loops in a row
+over the same rows find them in the cache of the same CPU. A thread takes tasks from the front of its
+range, then from the backs of others. A loop also says how many bytes each thread needs beside its stack, which may be small. Workers
 keep theirs for later loops. They round as the thread that runs the loop does, and take subnormal
 numbers for zeros if it does (`torch.set_flush_denormal`): all tasks compute the same.
 
@@ -26,6 +28,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
+from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.process import process
 from relaxpy.exec.machine.tuning import Parallel
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Type, Value
@@ -48,7 +51,8 @@ CODE: Final = Code(
     body="ptr null, align 64",
     context="ptr null",
     **dict.fromkeys(("tasks", "bytes", "control"), "i64 0"),
-    next="i64 0, align 64",
+    # For each slot: its range of tasks, in a cache line.
+    ranges="ptr null",
     **dict.fromkeys(("sleepers", "busy", "started"), "i32 0, align 64"),
     workers="i64 0, align 64",
     **dict.fromkeys(("main", "second", "owner"), "i64 0"),
@@ -113,31 +117,103 @@ def _interrupted(f: Function) -> Value:
     return result
 
 
+#: The words of a range: how many of its tasks were taken, of these from the front and from the
+#: back, the number of the first one, and the number of tasks.
+_TAKEN, _FRONT, _BACK, _FIRST, _SIZE = range(5)
+
+
+def _range(f: Function, slot: Value) -> Value:
+    """The address of the range of a slot."""
+    return f.element(read(f, "ranges", POINTER), slot * LINE_BYTES, I8)
+
+
+def _ranges(f: Function, tasks: Value) -> Value:
+    """The number of ranges: that of the slots, unless there are fewer tasks."""
+    return f.intrinsic("smin", tasks, read(f, "workers") + 1)
+
+
+def _divide(f: Function, tasks: Value) -> None:
+    """Give each slot a range of the tasks of a new loop."""
+    count = _ranges(f, tasks)
+
+    def divide(slot: Value) -> None:
+        place = _range(f, slot)
+        first, end = (f.arithmetic("udiv", tasks * n, count) for n in (slot, slot + 1))
+        for word, value in {_FIRST: first, _SIZE: end - first}.items():
+            f.store(value, f.element(place, word, I64))
+        for word in (_TAKEN, _FRONT, _BACK):
+            f.store(f.index(0), f.element(place, word, I64))
+
+    f.loop(0, count, 1, [], divide)
+
+
+@CODE.function(I64, POINTER, I32)
+def _next(f: Function, place: Value, steals: Value) -> Value:
+    """The number of a task that nobody else runs; -1 if none is left in a range.
+
+    As no more tasks are taken than there are, those from the front and from the back do not meet.
+    """
+    size, taken = f.load(I64, f.element(place, _SIZE, I64)), f.element(place, _TAKEN, I64)
+
+    def one_more(word: int) -> Value:
+        counter = f.element(place, word, I64)
+        return f.new(I64, f"atomicrmw add {counter}, i64 1 monotonic")
+
+    def take() -> list[Value]:
+        return f.branch(f.compare("slt", one_more(_TAKEN), size), taken_one, none)
+
+    def taken_one() -> list[Value]:
+        first = f.load(I64, f.element(place, _FIRST, I64))
+
+        def back() -> list[Value]:
+            return [first + size - 1 - one_more(_BACK)]
+
+        return f.branch(f.compare("ne", steals, 0), back, lambda: [first + one_more(_FRONT)])
+
+    def none() -> list[Value]:
+        return [f.index(-1)]
+
+    before = f.new(I64, f"load atomic i64, {taken} monotonic, align 8")
+    [task] = f.branch(f.compare("slt", before, size), take, none)
+    return task
+
+
 @CODE.function(I32, POINTER, POINTER, I64, I64, POINTER)
 def _work(
     f: Function, body: Value, context: Value, tasks: Value, slot: Value, held: Value
 ) -> Value:
     """1 if a signal has ended the tasks."""
+    count = _ranges(f, tasks)
 
-    def following() -> list[Value]:
-        return [f.new(I64, "atomicrmw add ptr @next, i64 1 monotonic")]
+    def of_range(number: Value) -> None:
+        place = _range(f, f.arithmetic("urem", slot + number, count))
+        steals = f.cast("zext", f.compare("ne", number, 0), "i32")
 
-    def run(task: Value) -> list[Value]:
-        f.put(f"call void {body.name}({context}, {task}, {slot}, {held})")
-        f.branch(f.compare("eq", slot, 0), listen)
-        return following()
+        def following() -> list[Value]:
+            return [f.call("next", I64, place, steals)]
+
+        def run(task: Value) -> list[Value]:
+            f.put(f"call void {body.name}({context}, {task}, {slot}, {held})")
+            f.branch(f.compare("eq", slot, 0), listen)
+            return following()
+
+        f.while_loop(following(), lambda task: f.compare("sge", task, 0), run)
 
     def listen() -> None:
         f.leave(f.compare("ne", f.call("interrupted", I32), 0), stop)
 
     def stop() -> None:
-        f.put(f"store atomic {tasks}, ptr @next monotonic, align 8")
+        f.loop(0, count, 1, [], lambda number: take_all(_range(f, number)))
 
-    def all_tasks() -> list[Value]:
-        f.while_loop(following(), lambda task: f.compare("slt", task, tasks), run)
+    def take_all(place: Value) -> None:
+        size = f.load(I64, f.element(place, _SIZE, I64))
+        f.put(f"store atomic {size}, {f.element(place, _TAKEN, I64)} monotonic, align 8")
+
+    def all_ranges() -> list[Value]:
+        f.loop(0, count, 1, [], of_range)
         return [f.const(I32, 0)]
 
-    [status] = f.attempt(all_tasks, lambda: [f.const(I32, 1)])
+    [status] = f.attempt(all_ranges, lambda: [f.const(I32, 1)])
     return status
 
 
@@ -351,7 +427,7 @@ def _run_with(
         for name, value in values.items():
             f.store(value, at(f, name))
         _note_control(f)
-        f.put("store atomic i64 0, ptr @next monotonic, align 8")
+        _divide(f, tasks)
         old = f.new(I64, "load atomic i64, ptr @job monotonic, align 8")
         number = f.arithmetic("lshr", old, 32)
         job = f.arithmetic("shl", number + 1, 32)
@@ -407,6 +483,8 @@ class Pool:
             self._set(name, memory().library[name])
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
+        self._ranges = (ctypes.c_char * (LINE_BYTES * (threads + 1)))()
+        self._set("ranges", -(-ctypes.addressof(self._ranges) // LINE_BYTES) * LINE_BYTES)
         self._set("times", ctypes.addressof(ring()))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_workers)
