@@ -80,6 +80,8 @@ class Tiles:
     """The size up to which an operand stays in the L1 cache in any access order."""
     AHEAD: Final = 4  # models: ResNet-18
     """The prefetch distance, in vectors of a column."""
+    STEPS_AHEAD: Final = 18  # models: conv 3 x 3, bias, relu
+    """The prefetch distance where the second operand is read in place, in steps of the sum."""
 
 
 class Gemv:
