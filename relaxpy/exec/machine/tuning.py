@@ -312,6 +312,8 @@ class Parallel:
     """The elements from which a row is a block of its own."""
     SPINS: Final = 5_000  # models: MLP, batch
     """The pauses of a thread that waits for work, before it sleeps."""
+    JOBS: Final = 64  # not measured
+    """The most parallel loops that share the pool, and ranges of the tasks of one."""
 
 
 class Shared:
