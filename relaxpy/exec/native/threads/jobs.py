@@ -6,13 +6,14 @@ the tasks, one for each thread: neighbours read the same rows, and loops in a ro
 same rows find them in the cache of the same CPU. A thread takes tasks from the front of its range,
 then from the backs of others.
 
-Threads of Python that are in a loop at the same time are its callers. Each gets an equal share of
-the threads, of which it is one: workers join a job as long as it has fewer, and leave it after a
-task where another caller has come. A caller for whom no record is left runs all its tasks.
+Threads of Python that run loops at the same time are the callers. Each has an equal share of the
+threads and is one of them: workers join a job as long as it has fewer, and leave it after a task
+where another caller has come. A caller for whom no record is left runs all its tasks.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Final
 
 from relaxpy.exec.machine.platforms import LINE_BYTES
@@ -57,14 +58,17 @@ DONE, FAILED, CROWDED = range(3)
 has more threads than its share."""
 
 
-def records(threads: int) -> int:
-    """The number of jobs that run at a time, and the most ranges of a job."""
-    return min(threads, Parallel.JOBS)
+class Records:
+    """The memory of the jobs of so many threads, and the `variables` that say where it is.
 
+    There are as many jobs at a time as there are ranges of one.
+    """
 
-def bytes_of_jobs(threads: int) -> int:
-    """The bytes of all records."""
-    return records(threads) * (records(threads) + 1) * LINE_BYTES
+    def __init__(self, threads: int) -> None:
+        count = min(threads, Parallel.JOBS)
+        self.memory = (ctypes.c_char * ((count * (count + 1) + 1) * LINE_BYTES))()
+        first = -(-ctypes.addressof(self.memory) // LINE_BYTES) * LINE_BYTES
+        self.variables = {"jobs": first, "records": count}
 
 
 def system_threads(f: Function) -> Threads:

@@ -23,7 +23,6 @@ import os
 import threading
 from functools import cache
 
-from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.process import process
 from relaxpy.exec.machine.tuning import Parallel
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Type, Value
@@ -39,7 +38,7 @@ from relaxpy.exec.native.threads.jobs import (
     OWNER,
     PYTHON,
     TASKS,
-    bytes_of_jobs,
+    Records,
     close_job,
     field,
     forget_caller,
@@ -48,7 +47,6 @@ from relaxpy.exec.native.threads.jobs import (
     note_caller,
     open_job,
     pause,
-    records,
     system_threads as _threads,
     threads_of_job,
 )
@@ -390,9 +388,9 @@ class Pool:
             self._set(name, memory().library[name])
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
-        self._jobs = (ctypes.c_char * (bytes_of_jobs(threads) + LINE_BYTES))()
-        self._set("jobs", -(-ctypes.addressof(self._jobs) // LINE_BYTES) * LINE_BYTES)
-        self._set("records", records(threads))
+        self._jobs = Records(threads)
+        for name, value in self._jobs.variables.items():
+            self._set(name, value)
         self._set("times", ctypes.addressof(ring()))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_workers)
@@ -417,7 +415,7 @@ class Pool:
         for name in ("state", "sleepers", "started", "waking"):
             self._set(name, 0)
         self._set("main", threading.get_ident())
-        for table in (self._places, self._jobs):
+        for table in (self._places, self._jobs.memory):
             ctypes.memset(table, 0, ctypes.sizeof(table))
 
 
