@@ -108,7 +108,7 @@ def note_caller(f: Function, *, opens: bool = False) -> None:
 
 
 def forget_caller(f: Function) -> None:
-    """The calling thread is no caller any more."""
+    """Count the calling thread among the callers no longer."""
     f.put("atomicrmw sub ptr @state, i64 1 seq_cst")
 
 
