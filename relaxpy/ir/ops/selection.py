@@ -201,8 +201,8 @@ def _ranked(
 ) -> None:
     """The key at the rank is found bit by bit, from the highest one.
 
-    Each step counts the keys in half of the range that is left. The place is that of the first equal
-    key, or of the one after it before which `rank` elements come in order.
+    Each step counts the keys in half of the range that is left. The place is that of the first
+    equal key, or of the one after it before which `rank` elements come in order.
     """
     size = T.meta_var(math.prod(length.value for length in lengths))
     keys = T.decl_buffer((*sizes, size), kind)
