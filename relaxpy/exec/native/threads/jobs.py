@@ -50,6 +50,8 @@ WORD, BODY, CONTEXT, TASKS, BYTES, CONTROL, OWNER, RANGES = range(8)
 #: The word of a job has the number of workers that have joined, then whether more of them may, and
 #: whether it is in use; then a number, which differs from that of the last job of the record.
 _JOINED, _OPEN, _IN_USE, _NUMBER = (1 << 32) - 1, 1 << 32, 1 << 33, 1 << 34
+#: What a job adds to the state: the number of callers is less.
+_ONE_JOB = 1 << 32
 #: The words of a range: how many of its tasks were taken, of these from the front and from the
 #: back, the number of the first one, and the number of tasks.
 _TAKEN, _FRONT, _BACK, _FIRST, _SIZE = range(5)
@@ -96,7 +98,7 @@ def threads_of_job(f: Function, number: Value, state: Value) -> Value:
 
     The first jobs have the threads that equal shares leave, so that none is idle.
     """
-    callers = f.intrinsic("smax", f.arithmetic("and", state, _JOINED), 1)
+    callers = f.intrinsic("smax", f.arithmetic("and", state, _ONE_JOB - 1), 1)
     threads = read(f, "workers") + 1
     rest = f.compare("slt", number, f.arithmetic("urem", threads, callers))
     return f.arithmetic("udiv", threads, callers) + f.cast("zext", rest, "i64")
@@ -104,7 +106,7 @@ def threads_of_job(f: Function, number: Value, state: Value) -> Value:
 
 def note_caller(f: Function, *, opens: bool = False) -> None:
     """Count the calling thread among the callers, and a job if it `opens` one."""
-    f.put(f"atomicrmw add ptr @state, i64 {_JOINED + 2 if opens else 1} seq_cst")
+    f.put(f"atomicrmw add ptr @state, i64 {1 + opens * _ONE_JOB} seq_cst")
 
 
 def forget_caller(f: Function) -> None:
