@@ -55,6 +55,7 @@ NAMES = {
     "native/machine_code/machine.py": "_LLVM_VERSION",
     "native/threads/code.py": "RUN",
     "native/threads/freed_memory.py": "_WIDEST _RANKS _POSSIBLE _NUMPY",
+    "native/threads/jobs.py": "WORD _JOINED _ONE_JOB _TAKEN DONE",
     "native/threads/systems.py": "MASK_BYTES",
     "native/trees/product.py": "TARGET _ZERO _BYTE",
     "native/trees/repeated.py": "_MASKS _DIGIT_BITS _EXACT",

@@ -32,14 +32,24 @@ typedef struct NAME_pool {
     pthread_cond_t begins, ends;
     void (*task)(void *work, int64_t n, int64_t thread);
     void *work;
-    int64_t tasks, next, started, running, loops;
+    int64_t next[NAME_POOL_MOST], end[NAME_POOL_MOST]; /* the tasks that each thread has left */
+    int64_t started, running, loops;
     int count, stops;
 } NAME_pool;
 
+/* The number of a task: from the front of the thread's own, as neighbours read the same rows, or
+ * from the back of another's; -1 if none is left. */
+static inline int64_t NAME_pool_next(NAME_pool *pool, int64_t thread) {
+    if (pool->next[thread] < pool->end[thread]) return pool->next[thread]++;
+    for (int i = 0; i < pool->count; i++)
+        if (pool->next[i] < pool->end[i]) return --pool->end[i];
+    return -1;
+}
+
 /* Run tasks until there are no more; the lock is held before and after. */
 static inline void NAME_pool_run(NAME_pool *pool, int64_t thread) {
-    while (pool->next < pool->tasks) {
-        int64_t n = pool->next++;
+    int64_t n;
+    while ((n = NAME_pool_next(pool, thread)) >= 0) {
         void (*task)(void *, int64_t, int64_t) = pool->task;
         void *work = pool->work;
         pthread_mutex_unlock(&pool->lock);
@@ -73,8 +83,10 @@ static inline void NAME_pool_for(void *owner, void (*task)(void *, int64_t, int6
     pthread_mutex_lock(&pool->lock);
     pool->task = task;
     pool->work = work;
-    pool->tasks = tasks;
-    pool->next = 0;
+    for (int64_t i = 0; i < pool->count; i++) {
+        pool->next[i] = tasks * i / pool->count;
+        pool->end[i] = tasks * (i + 1) / pool->count;
+    }
     pool->loops++;
     if (tasks > 1) pthread_cond_broadcast(&pool->begins);
     NAME_pool_run(pool, 0);
@@ -96,7 +108,7 @@ static inline void NAME_pool_stop(NAME_pool *pool) {
 /* Start count - 1 threads, as the caller is one of them: 0, or an error of pthread_create. */
 static inline int NAME_pool_start(NAME_pool *pool, int count, NAME_threads *threads) {
     int status = 0;
-    pool->tasks = pool->next = pool->started = pool->running = pool->loops = 0;
+    pool->started = pool->running = pool->loops = 0;
     pool->stops = 0;
     pthread_mutex_init(&pool->lock, 0);
     pthread_cond_init(&pool->begins, 0);

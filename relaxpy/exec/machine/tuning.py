@@ -84,6 +84,8 @@ class Tiles:
     """The size up to which an operand stays in the L1 cache in any access order."""
     AHEAD: Final = 4  # models: ResNet-18
     """The prefetch distance, in vectors of a column."""
+    STEPS_AHEAD: Final = 18  # models: conv 3 x 3, bias, relu
+    """The prefetch distance where the second operand is read in place, in steps of the sum."""
 
 
 class Gemv:
@@ -314,6 +316,8 @@ class Parallel:
     """The elements from which a row is a block of its own."""
     SPINS: Final = 5_000  # models: MLP, batch
     """The pauses of a thread that waits for work, before it sleeps."""
+    JOBS: Final = 64  # not measured
+    """The most parallel loops that share the pool, and ranges of the tasks of one."""
 
 
 class Shared:

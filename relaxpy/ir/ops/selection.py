@@ -201,8 +201,8 @@ def _ranked(
 ) -> None:
     """The key at the rank is found bit by bit, from the highest one.
 
-    Each step counts the keys in half of the range that is left. The place is that of the last equal
-    key before which no more than `rank` elements come in order.
+    Each step counts the keys in half of the range that is left. The place is that of the first
+    equal key, or of the one after it before which `rank` elements come in order.
     """
     size = T.meta_var(math.prod(length.value for length in lengths))
     keys = T.decl_buffer((*sizes, size), kind)
@@ -230,11 +230,14 @@ def _ranked(
             low[*row] = T.Select(is_above, middle[*row] + 1, low[*row])
             lesser[*row] = T.Select(is_above, count[*row], lesser[*row])
     for (*row,) in T.grid(*sizes):
-        place[*row] = 0
+        place[*row] = size - 1
         for k in T.serial(size):
             is_equal = T.meta_var(keys[*row, k] == low[*row])
-            is_next = T.meta_var(is_equal & (lesser[*row] <= rank[*row]))
-            place[*row] = T.Select(is_next, T.Cast("int32", k), place[*row])
+            place[*row] = T.min(place[*row], T.Select(is_equal, T.Cast("int32", k), size - 1))
+    for (*row,) in T.grid(*sizes):
+        while (lesser[*row] < rank[*row]) & (place[*row] < size - 1):
+            place[*row] += 1
+            is_equal = T.meta_var(keys[*row, _inside(place[*row], size)] == low[*row])
             lesser[*row] += T.Cast("int32", is_equal)
     for (*row,) in T.grid(*sizes):
         found = inside(place[*row], size)

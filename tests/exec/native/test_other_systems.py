@@ -20,6 +20,7 @@ from relaxpy.exec.native.machine_code.machine import Machine, generating_for, ho
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
 from relaxpy.exec.native.maths.by_name import emit_maths
 from relaxpy.exec.native.threads import freed_memory as memory, pool
+from relaxpy.exec.native.threads.jobs import Records
 from relaxpy.exec.native.threads.systems import threads_of
 from relaxpy.exec.runtime.threads import ring
 
@@ -228,9 +229,11 @@ def test_threads_share_the_tasks_of_loops(other: tuple[Machine, Library]) -> Non
     values = {name: here.address(function) for name, function in kinds.items()}
     values |= {"workers": 3, "main": 0, "places": ctypes.addressof(places)}
     values |= {"times": ctypes.addressof(ring()), "take": cache["take"], "give": cache["give"]}
+    jobs = Records(threads=4)
+    values |= jobs.variables
     for name, value in values.items():
         pool.CODE.set(library, name, value)
-    for kept in (library, cache, places):
+    for kept in (library, cache, places, jobs):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
     module = machine.module()

@@ -1,4 +1,4 @@
-"""Parallel loops run each task once: with several threads, inside each other, and after a fork."""
+"""Parallel loops run each task once, and share the threads of the pool."""
 
 import ctypes
 import os
@@ -214,3 +214,74 @@ print(len(workers), os.sched_getaffinity(0) == before)
 
 def test_workers_that_were_woken_may_run_on_every_processor_of_the_process() -> None:
     assert process(AWAKE, RELAXPY_NUM_THREADS="3", OPENBLAS_NUM_THREADS="1") == "2 True\n"
+
+
+def gates() -> Module:
+    """`run(words, n)`: the task that starts as number k of n waits until words[2] > k.
+
+    words[0] is the number of tasks that have started, words[1] of those that have ended.
+    """
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("run", [(POINTER, "words"), (I64, "n")])
+
+    def task(f: Function, task: Value, slot: Value, words: Value) -> None:
+        def more(word: int) -> Value:
+            return f.new(I64, f"atomicrmw add {f.element(words, word, I64)}, i64 1 seq_cst")
+
+        number, gate = more(0), f.element(words, 2, I64)
+
+        def is_closed() -> Value:
+            return f.compare("sle", f.new(I64, f"load atomic i64, {gate} seq_cst, align 8"), number)
+
+        f.while_loop((), is_closed, lambda: ())
+        more(1)
+
+    parallel(function, function.params[1], function.params[:1], task)
+    function.ret()
+    return module
+
+
+SHARES = """
+import time
+from tests.exec.native.test_pool import *
+
+library = compile_module(gates(), ["run"])
+run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library["run"])
+
+class Caller:
+    def __init__(self):
+        self.words = np.zeros(3, np.int64)
+        self.thread = threading.Thread(target=run, args=(self.words.ctypes.data, 40))
+        self.thread.start()
+
+    def end(self, more):
+        self.words[2] += more
+
+def wait(*expected):
+    # The numbers of tasks of each caller that have started and not ended.
+    end = time.monotonic() + 50
+    while (found := [int(c.words[0] - c.words[1]) for c in callers]) != [*expected]:
+        assert time.monotonic() < end, (found, expected)
+        time.sleep(0.001)
+
+callers = [Caller()]
+wait(5)
+callers.append(Caller())
+wait(5, 1)
+callers[0].end(5)
+wait(3, 2)
+callers.append(Caller())
+wait(3, 2, 1)
+callers[0].end(3)
+wait(2, 2, 1)
+for caller in callers:
+    caller.end(100)
+for caller in callers:
+    caller.thread.join()
+print([caller.words[:2].tolist() for caller in callers])
+"""
+
+
+def test_callers_have_equal_shares_of_the_threads() -> None:
+    found = process(SHARES, RELAXPY_NUM_THREADS="5", OPENBLAS_NUM_THREADS="1")
+    assert found == "[[40, 40], [40, 40], [40, 40]]\n"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 
+from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction import matrix_tiles, row_pairs
 from relaxpy.exec.native.contraction.blocking import (
@@ -600,7 +601,9 @@ class TileEmitter:
             [axis] = k_block.axes
             values = row_pairs.add_products(f, self.dots.of_pairs, axis, a, b, values)
         else:
-            values = self._accumulate(k_block.axes, a, k_block.a_row, b, types, columns, values)
+            ahead = self._ahead(k_block.axes)
+            operands = a, k_block.a_row, b
+            values = self._accumulate(k_block.axes, *operands, types, columns, values, ahead)
         if k_block.is_last is None or self.epilogue is not None:
             finish(values)
         else:
@@ -636,6 +639,17 @@ class TileEmitter:
             return [combine(self.f, "mul", row, k_block.a_row)]
         return folded_rows(self.f, self.contraction.row_fold, first, rows, k_block.a_row)
 
+    def _ahead(self, axes: Sequence[GemmAxis]) -> int:
+        """The prefetch distance in the second operand, in elements; 0 if it is not prefetched.
+
+        Hardware does not follow the short rows of a window of an image, which another CPU may just
+        have written.
+        """
+        if self.packs_b or len(axes) < 2 or isinstance(axes[0].b, Value):
+            return 0
+        steps = max(1, math.prod(extents(axes[1:])))  # of an iteration
+        return int(-(-Tiles.STEPS_AHEAD // steps)) * axes[0].b
+
     def _accumulate(
         self,
         axes: Sequence[GemmAxis],
@@ -645,8 +659,12 @@ class TileEmitter:
         types: Sequence[Type],
         columns: Columns,
         values: Sequence[Value],
+        ahead: int,
     ) -> list[Value]:
-        """The values plus the products of the axes, in their order."""
+        """The values plus the products of the axes, in their order.
+
+        Rows of the second operand are prefetched so many elements `ahead`, unless that is 0.
+        """
         f, rows = self.f, len(values) // len(types)
         if not axes:
             add = self.dots.add if self.dots else partial(multiply_add, f)
@@ -670,12 +688,17 @@ class TileEmitter:
                     is_ordered = not f.module.has_avx512 and _fills_register(total)
                     results.append(f.ordered(total) if is_ordered else total)
             return results
-        axis = axes[0]
+        axis, line = axes[0], LINE_BYTES * 8 // b[0].type.bits
+        begins_row, *others = (isinstance(x.b, Value) or abs(x.b) >= line for x in axes)
 
         def iteration(index: Size, *current: Value) -> list[Value]:
             a_there = [moved(f, memory, combine(f, "mul", index, axis.a)) for memory in a]
             b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
-            return self._accumulate(axes[1:], a_there, a_row, b_there, types, columns, current)
+            if ahead and begins_row and not any(others):
+                for memory in b_there:
+                    f.prefetch(advance(f, memory.pointer, ahead, memory.type))
+            rest = axes[1:]
+            return self._accumulate(rest, a_there, a_row, b_there, types, columns, current, ahead)
 
         if math.prod(extents(axes)) * len(values) <= Tiles.UNROLL:
             for number in range(int(extents(axes)[0])):

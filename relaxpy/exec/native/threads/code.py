@@ -92,9 +92,9 @@ def invoke(f: Function, name: str, result: Type, *args: Value, params: str = "")
     return Value(f, VOID, "")
 
 
-def exchanged(f: Function, name: str, old: Value, new: Value, order: str) -> Value:
-    """Compare and exchange: return whether a variable was `old` and is now `new`."""
-    pair = f.new(old.type, f"cmpxchg {at(f, name)}, {old}, {new} {order} monotonic")
+def exchanged(f: Function, place: Value, old: Value, new: Value, order: str) -> Value:
+    """Compare and exchange: return whether there was `old` at a place, and is now `new`."""
+    pair = f.new(old.type, f"cmpxchg {place}, {old}, {new} {order} monotonic")
     return f.new(BOOL, f"extractvalue {{ {old.type}, i1 }} {pair.name}, 1")
 
 

@@ -66,7 +66,7 @@ CODE: Final = Code(
 def _lock(f: Function) -> None:
     def is_locked() -> Value:
         free, taken = f.const(I32, 0), f.const(I32, 1)
-        return f.arithmetic("xor", exchanged(f, "locked", free, taken, "acquire"), 1)
+        return f.arithmetic("xor", exchanged(f, at(f, "locked"), free, taken, "acquire"), 1)
 
     repeat(f, is_locked, lambda: threads_of(f.module.platform.system).give_way(f))
 

@@ -1,14 +1,13 @@
-"""The thread pool of the process, as native code: one parallel loop at a time.
+"""The thread pool of the process, as native code: threads that run the tasks of parallel loops.
 
-A loop opens a job in an atomic word, which holds its number and how many workers have joined it.
-Workers wait for a job: they spin for about a quarter of a millisecond, then sleep. A job ends when
-all its tasks are done and each worker that joined has left: nobody waits for a worker that did not
-wake in time. A loop that finds the pool busy, because of another Python thread or because it is
-inside a task, runs on its own thread. The workers start at the first loop, also in a forked child.
-Each thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot
-0. A loop also says how many bytes each thread needs beside its stack, which may be small. Workers
-keep theirs for later loops. They round as the thread that runs the loop does, and take subnormal
-numbers for zeros if it does (`torch.set_flush_denormal`): all tasks compute the same.
+A loop opens a job (`jobs.py`), which workers join. They wait for jobs: they spin for about a
+quarter of a millisecond, then sleep. A job ends when all its tasks are done and each worker that
+joined has left: nobody waits for a worker that did not wake in time. The workers start at the first
+loop, also in a forked child. Each thread of a loop has a slot, the number of its scratch memory:
+the thread that runs it has slot 0. A loop also says how many bytes each thread needs beside its
+stack, which may be small. Workers keep theirs for later loops. They round as the thread that runs
+the loop does, and take subnormal numbers for zeros if it does (`torch.set_flush_denormal`): all
+tasks compute the same.
 
 Between two tasks the main Python thread reads the clock. Once a second it lets Python run the
 handlers of pending signals. If one raises, as that of Ctrl-C does, no other task begins.
@@ -22,46 +21,37 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
 from functools import cache
-from typing import Final
 
 from relaxpy.exec.machine.process import process
 from relaxpy.exec.machine.tuning import Parallel
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Type, Value
-from relaxpy.exec.native.threads.code import Code, address_of, at, exchanged, invoke, read
+from relaxpy.exec.native.threads.code import address_of, at, exchanged, invoke, read
 from relaxpy.exec.native.threads.freed_memory import memory
-from relaxpy.exec.native.threads.systems import FUNCTIONS, MASK_BYTES, Futex, Threads, threads_of
-from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
-
-#: Functions of Python.
-_FUNCTIONS: Final = {
-    "ensure": "PyGILState_Ensure",
-    "release": "PyGILState_Release",
-    "check": "PyErr_CheckSignals",
-    "no_memory": "PyErr_NoMemory",
-}
-CODE: Final = Code(
-    "pool",
-    # Variables that are written at different times are in different cache lines.
-    job="i64 0, align 64",
-    body="ptr null, align 64",
-    context="ptr null",
-    **dict.fromkeys(("tasks", "bytes", "control"), "i64 0"),
-    next="i64 0, align 64",
-    **dict.fromkeys(("sleepers", "busy", "started"), "i32 0, align 64"),
-    workers="i64 0, align 64",
-    **dict.fromkeys(("main", "second", "owner"), "i64 0"),
-    **dict.fromkeys(("take", "give", "times"), "ptr null"),
-    # For each slot: the thread, whether it sleeps, whether a CPU is excluded from its affinity.
-    places="ptr null",
-    **dict.fromkeys((*_FUNCTIONS, *FUNCTIONS), "ptr null"),
-    **dict.fromkeys(("allowed", "elsewhere"), f"[{MASK_BYTES} x i8] zeroinitializer, align 8"),
+from relaxpy.exec.native.threads.jobs import (
+    BODY,
+    BYTES,
+    CODE as CODE,
+    CONTEXT,
+    CONTROL,
+    CROWDED,
+    OWNER,
+    PYTHON,
+    TASKS,
+    Records,
+    close_job,
+    field,
+    forget_caller,
+    job_of,
+    leave_done,
+    note_caller,
+    open_job,
+    pause,
+    system_threads as _threads,
+    threads_of_job,
 )
-
-
-def _threads(f: Function) -> Threads:
-    return threads_of(f.module.platform.system)
+from relaxpy.exec.native.threads.systems import MASK_BYTES, Futex, threads_of
+from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
 
 
 def _place(f: Function, slot: Value, field: int) -> Value:
@@ -69,25 +59,20 @@ def _place(f: Function, slot: Value, field: int) -> Value:
     return f.element(read(f, "places", POINTER), slot * 3 + field, I32)
 
 
-def _pause(f: Function) -> None:
-    f.put(f"call void {f.module.platform.architecture.pause}")
-
-
-def _note_control(f: Function) -> None:
+def _note_control(f: Function, place: Value) -> None:
     """Store how the calling thread rounds, for the workers of its loop."""
-    place = at(f, "control")
     if f.module.platform.architecture.control == "mxcsr":
         f.put(f"call void @llvm.x86.sse.stmxcsr({place})")
     else:
         f.store(f.new(I64, "call i64 @llvm.aarch64.get.fpcr()"), place)
 
 
-def _take_control(f: Function) -> None:
+def _take_control(f: Function, place: Value) -> None:
     """Round as the thread whose loop this worker has joined."""
     if f.module.platform.architecture.control == "mxcsr":
-        f.put(f"call void @llvm.x86.sse.ldmxcsr({at(f, 'control')})")
+        f.put(f"call void @llvm.x86.sse.ldmxcsr({place})")
     else:
-        f.put(f"call void @llvm.aarch64.set.fpcr({read(f, 'control')})")
+        f.put(f"call void @llvm.aarch64.set.fpcr({f.load(I64, place)})")
 
 
 @CODE.function(I32)
@@ -113,61 +98,35 @@ def _interrupted(f: Function) -> Value:
     return result
 
 
-@CODE.function(I32, POINTER, POINTER, I64, I64, POINTER)
-def _work(
-    f: Function, body: Value, context: Value, tasks: Value, slot: Value, held: Value
-) -> Value:
-    """1 if a signal has ended the tasks."""
-
-    def following() -> list[Value]:
-        return [f.new(I64, "atomicrmw add ptr @next, i64 1 monotonic")]
-
-    def run(task: Value) -> list[Value]:
-        f.put(f"call void {body.name}({context}, {task}, {slot}, {held})")
-        f.branch(f.compare("eq", slot, 0), listen)
-        return following()
-
-    def listen() -> None:
-        f.leave(f.compare("ne", f.call("interrupted", I32), 0), stop)
-
-    def stop() -> None:
-        f.put(f"store atomic {tasks}, ptr @next monotonic, align 8")
-
-    def all_tasks() -> list[Value]:
-        f.while_loop(following(), lambda task: f.compare("slt", task, tasks), run)
-        return [f.const(I32, 0)]
-
-    [status] = f.attempt(all_tasks, lambda: [f.const(I32, 1)])
-    return status
-
-
 @CODE.function(I64)
 def _now(f: Function) -> Value:
     """Nanoseconds of the clock that Python's perf_counter reads."""
     return _threads(f).now(f, f.module.platform.system)
 
 
-@CODE.function(VOID, POINTER, POINTER, I64, I64, POINTER, I64)
-def _share(f: Function, *arguments: Value) -> None:
-    """A worker's share of a loop: its time is noted if a thread is profiled."""
-    *work, thread = arguments
+@CODE.function(I32, I64, I64, I64, POINTER, I64)
+def _share(f: Function, number: Value, *arguments: Value) -> Value:
+    """A worker's share of a job, as `work`: its time is noted if a thread is profiled."""
+    *others, thread = arguments
     times = read(f, "times", POINTER)
 
-    def measured() -> None:
+    def measured() -> list[Value]:
+        owner = f.load(I64, field(f, job_of(f, number), OWNER))
         start = f.call("now", I64)
-        f.call("work", I32, *work)
+        status = f.call("work", I32, number, *others)
         stop = f.call("now", I64)
         count = f.element(times, 1, I64)
         index = f.new(I64, f"atomicrmw add {count}, i64 1 monotonic")
         first = f.arithmetic("and", index, ENTRIES - 1) * 4 + 2
-        for n, value in enumerate((read(f, "owner"), thread, start, stop)):
+        for n, value in enumerate((owner, thread, start, stop)):
             f.store(value, f.element(times, first + n, I64))
+        return [status]
 
-    f.branch(_is_profiled(f), measured, lambda: _unmeasured(f, work))
+    def unmeasured() -> list[Value]:
+        return [f.call("work", I32, number, *others)]
 
-
-def _unmeasured(f: Function, work: Sequence[Value]) -> None:
-    f.call("work", I32, *work)
+    [status] = f.branch(_is_profiled(f), measured, unmeasured)
+    return status
 
 
 def _is_profiled(f: Function) -> Value:
@@ -186,20 +145,20 @@ def _worker(f: Function, argument: Value) -> Value:
     f.store(f.cast("trunc", thread, "i32"), _place(f, slot, 0))
 
     def look(last: Value, spins: Value) -> list[Value]:
-        job = f.new(I64, "load atomic i64, ptr @job acquire, align 8")
-        number = f.arithmetic("lshr", job, 32)
-        is_open = f.compare("ne", f.arithmetic("and", number, 1), 0)
-        is_new = f.arithmetic("and", is_open, f.compare("ne", number, last))
+        state = f.new(I64, "load atomic i64, ptr @state acquire, align 8")
 
-        def join() -> list[Value]:
-            joins = exchanged(f, "job", job, job + 1, "acq_rel")
-            return f.branch(joins, lambda: joined(number), lambda: [last, spins])
+        def search() -> list[Value]:
+            found = f.call("join", I64, state)
+            is_found = f.compare("sge", found, 0)
+            return f.branch(is_found, lambda: joined(state, found), lambda: [state, spins + 1])
 
-        return f.branch(is_new, join, lambda: wait(last, number, spins + 1))
+        is_same = f.compare("eq", state, last)
+        return f.branch(is_same, lambda: wait(state, spins + 1), search)
 
-    def joined(number: Value) -> list[Value]:
-        body, context = read(f, "body", POINTER), read(f, "context", POINTER)
-        tasks, size = read(f, "tasks"), read(f, "bytes")
+    def joined(state: Value, found: Value) -> list[Value]:
+        number, order = (f.arithmetic(n, found, v) for n, v in (("lshr", 32), ("and", 0xFFFFFFFF)))
+        job = job_of(f, number)
+        size = f.load(I64, field(f, job, BYTES))
 
         def grow() -> list[Value]:
             invoke(f, "give", VOID, f.load(POINTER, held_at))
@@ -208,57 +167,80 @@ def _worker(f: Function, argument: Value) -> Value:
             f.store(f.select(f.compare("eq", memory, 0), f.index(0), size), size_at)
             return [f.compare("ne", memory, 0)]
 
-        def share() -> None:
-            _take_control(f)
-            held = f.load(POINTER, held_at)
-            f.call("share", VOID, body, context, tasks, slot, held, thread)
+        def share() -> list[Value]:
+            _take_control(f, field(f, job, CONTROL))
+            work = number, slot, order, f.load(POINTER, held_at), thread
+
+            def again(_: Value) -> list[Value]:
+                status = f.call("share", I32, *work)
+                is_crowded = f.compare("eq", status, CROWDED)
+                return f.branch(is_crowded, make_room, leave)
+
+            f.while_loop([f.const(I32, 0)], lambda left: f.compare("eq", left, 0), again)
+            return [f.index(-1)]  # there may be another job
+
+        def make_room() -> list[Value]:
+            return [f.call("leave", I32, number)]
+
+        def leave() -> list[Value]:
+            leave_done(f, number)
+            return [f.const(I32, 1)]
+
+        def give_up() -> list[Value]:
+            leave_done(f, number)
+            return [state]
 
         is_enough = f.compare("sle", size, f.load(I64, size_at))
         [is_ready] = f.branch(is_enough, lambda: [f.const(BOOL, 1)], grow)
-        f.branch(is_ready, share)
-        f.put("atomicrmw sub ptr @job, i64 1 release")
-        return [number, f.index(0)]
+        [last] = f.branch(is_ready, share, give_up)
+        return [last, f.index(0)]
 
     def return_to_all(f: Function) -> None:
         if isinstance(threads := _threads(f), Futex):
             threads.set_affinity(f, f.index(0), "allowed")
 
-    def wait(last: Value, number: Value, spins: Value) -> list[Value]:
-        def pause() -> list[Value]:
-            _pause(f)
-            return [last, spins]
+    def wait(state: Value, spins: Value) -> list[Value]:
+        def rest() -> list[Value]:
+            pause(f)
+            return [state, spins]
 
         def sleep() -> list[Value]:
             f.put("atomicrmw add ptr @sleepers, i32 1 seq_cst")
-            word = f.cast("trunc", number, "i32")
+            word = f.cast("trunc", f.arithmetic("lshr", state, 32), "i32")
             f.put(f"store atomic i32 1, {asleep} monotonic, align 4")
             _threads(f).wait(f, _upper(f), word)
             f.put(f"store atomic i32 0, {asleep} monotonic, align 4")
             f.put("atomicrmw sub ptr @sleepers, i32 1 seq_cst")
             kept = f.new(I32, f"atomicrmw xchg {kept_away}, i32 0 acquire")
             f.branch(f.compare("ne", kept, 0), lambda: return_to_all(f))
-            return [last, f.index(0)]
+            return [state, f.index(0)]
 
-        return f.branch(f.compare("sgt", spins, Parallel.SPINS), sleep, pause)
+        return f.branch(f.compare("sgt", spins, Parallel.SPINS), sleep, rest)
 
-    f.while_loop([f.index(0)] * 2, lambda *_: f.const(BOOL, 1), look)
+    f.while_loop([f.index(-1), f.index(0)], lambda *_: f.const(BOOL, 1), look)
     return f.const(POINTER, 0)
 
 
 def _upper(f: Function) -> Value:
-    """The address of the number of the job, for which workers wait."""
-    return f.element(at(f, "job"), 4, I8)
+    """The address of the number of jobs so far, for which workers wait."""
+    return f.element(at(f, "state"), 4, I8)
 
 
 @CODE.function(VOID)
 def _start(f: Function) -> None:
-    f.store(f.const(I32, 1), at(f, "started"))
-
     def create(slot: Value) -> None:
         argument = f.cast("inttoptr", slot, "ptr")
         _threads(f).create(f, at(f, "worker"), argument)
 
-    f.loop(1, read(f, "workers") + 1, 1, [], create)
+    def start() -> None:
+        f.loop(1, read(f, "workers") + 1, 1, [], create)
+
+    f.branch(_is_first(f, "started"), start)
+
+
+def _is_first(f: Function, name: str) -> Value:
+    """True if a variable was 0; it is 1 now."""
+    return exchanged(f, at(f, name), f.const(I32, 0), f.const(I32, 1), "acquire")
 
 
 @CODE.function(VOID)
@@ -331,62 +313,61 @@ def _run_with(
             f.put(f"call void {body.name}({context}, {task}, i64 0, {held})")
             f.leave(f.compare("ne", f.call("interrupted", I32), 0))
 
-        f.loop(0, tasks, 1, [], run)
-        return [f.const(I32, 0)]
+        def all_tasks() -> list[Value]:
+            f.loop(0, tasks, 1, [], run)
+            return [f.const(I32, 0)]
+
+        return f.attempt(all_tasks, lambda: [f.const(I32, 1)])
 
     def together() -> list[Value]:
-        free = exchanged(f, "busy", f.const(I32, 0), f.const(I32, 1), "acquire")
-        return f.branch(free, shared, alone)
+        number = f.call("reserve", I64)
+        return f.branch(f.compare("sge", number, 0), lambda: shared(number), counted)
+
+    def counted() -> list[Value]:
+        note_caller(f)
+        status = alone()
+        forget_caller(f)
+        return status
 
     def start() -> None:
         f.call("start", VOID)
 
-    def note_owner() -> None:
-        f.store(_threads(f).number(f), at(f, "owner"))
-
-    def shared() -> list[Value]:
+    def shared(number: Value) -> list[Value]:
         f.branch(f.compare("eq", read(f, "started", I32), 0), start)
+        job = job_of(f, number)
+        values = {BODY: body, CONTEXT: context, TASKS: tasks, BYTES: size}
+        for word, value in values.items():
+            f.store(value, field(f, job, word))
+        _note_control(f, field(f, job, CONTROL))
+
+        def note_owner() -> None:
+            f.store(_threads(f).number(f), field(f, job, OWNER))
+
         f.branch(_is_profiled(f), note_owner)
-        values = {"body": body, "context": context, "tasks": tasks, "bytes": size}
-        for name, value in values.items():
-            f.store(value, at(f, name))
-        _note_control(f)
-        f.put("store atomic i64 0, ptr @next monotonic, align 8")
-        old = f.new(I64, "load atomic i64, ptr @job monotonic, align 8")
-        number = f.arithmetic("lshr", old, 32)
-        job = f.arithmetic("shl", number + 1, 32)
-        f.put(f"store atomic {job}, ptr @job seq_cst, align 8")
+        state = f.new(I64, "load atomic i64, ptr @state monotonic, align 8")
+        threads = f.intrinsic("smax", threads_of_job(f, number, state + 1), 1)
+        closed = open_job(f, number, threads)
+        note_caller(f, opens=True)
+        most = f.intrinsic("smin", tasks, threads) - 1
         sleepers = f.new(I32, "load atomic i32, ptr @sleepers seq_cst, align 4")
-        f.branch(f.compare("sgt", sleepers, 0), wake)
-        status = f.call("work", I32, body, context, tasks, f.index(0), held)
-        closed = f.arithmetic("shl", number + 2, 32)
-
-        def is_open(spins: Value) -> Value:
-            return f.arithmetic("xor", exchanged(f, "job", job, closed, "acq_rel"), 1)
-
-        def wait(spins: Value) -> list[Value]:
-            more = spins + 1
-            f.branch(f.compare("sgt", more, Parallel.SPINS), rest, lambda: _pause(f))
-            return [more]
-
-        f.while_loop([f.index(0)], is_open, wait)
-        f.put("store atomic i32 0, ptr @busy release, align 4")
+        has_sleepers = f.arithmetic("and", f.compare("sgt", sleepers, 0), f.compare("sgt", most, 0))
+        f.branch(has_sleepers, lambda: wake(most))
+        status = f.call("work", I32, number, f.index(0), f.index(0), held)
+        close_job(f, number, closed)
+        forget_caller(f)
         return [status]
 
-    def wake() -> None:
-        f.call("make_way", VOID)
-        most = f.intrinsic("smin", tasks - 1, read(f, "workers"))
+    def wake(most: Value) -> None:
+        def make_way() -> None:
+            f.call("make_way", VOID)
+            f.put("store atomic i32 0, ptr @waking release, align 4")
+
+        f.branch(_is_first(f, "waking"), make_way)
         _threads(f).wake(f, _upper(f), most)
 
-    def rest() -> None:
-        _threads(f).give_way(f)
-
-    def run() -> list[Value]:
-        is_single = f.compare("slt", tasks, 2)
-        has_none = f.compare("eq", read(f, "workers"), 0)
-        return f.branch(f.arithmetic("or", is_single, has_none), alone, together)
-
-    [status] = f.attempt(run, lambda: [f.const(I32, 1)])
+    is_single = f.compare("slt", tasks, 2)
+    has_none = f.compare("eq", read(f, "workers"), 0)
+    [status] = f.branch(f.arithmetic("or", is_single, has_none), alone, together)
     return status
 
 
@@ -396,7 +377,7 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._library = CODE.linked(["run"])
-        for name, function in _FUNCTIONS.items():
+        for name, function in PYTHON.items():
             self._set(name, address_of(getattr(ctypes.pythonapi, function)))
         for name, function in threads_of(process().system).functions.items():
             if process().has(function):
@@ -407,6 +388,9 @@ class Pool:
             self._set(name, memory().library[name])
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
+        self._jobs = Records(threads)
+        for name, value in self._jobs.variables.items():
+            self._set(name, value)
         self._set("times", ctypes.addressof(ring()))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_workers)
@@ -428,10 +412,11 @@ class Pool:
 
     def _forget_workers(self) -> None:
         """A forked child has none of the workers, and no loop is running in it."""
-        for name in ("job", "sleepers", "busy", "started"):
+        for name in ("state", "sleepers", "started", "waking"):
             self._set(name, 0)
         self._set("main", threading.get_ident())
-        ctypes.memset(self._places, 0, ctypes.sizeof(self._places))
+        for table in (self._places, self._jobs.memory):
+            ctypes.memset(table, 0, ctypes.sizeof(table))
 
 
 @cache
