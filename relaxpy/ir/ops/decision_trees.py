@@ -68,37 +68,42 @@ def _leaves(x: Tensor, nodes: Tensor, roots: Tensor, depth: int) -> Any:
 @kernel_text
 def _walk(x: Any, nodes: Any, roots: Any, leaves: Any, first: int, more: int) -> None:
     rows, trees = T.meta_var(leaves.shape)
-    groups = T.meta_var((trees + (_TREES - 1)) // _TREES)
+    groups, width = T.meta_var(_groups(trees))
     blocks = T.meta_var((rows + (_ROWS - 1)) // _ROWS)
     # Groups of trees are independent of each other.
-    node, last = [T.decl_buffer((groups, _TREES), leaves.dtype) for _ in range(2)]
+    node, last = [T.decl_buffer((groups, width), leaves.dtype) for _ in range(2)]
     moved = T.decl_buffer((groups,), leaves.dtype)
     for group in T.serial(groups):
         for block in T.serial(blocks):
-            for k in T.serial(T.int64(_ROWS)):
-                row = T.meta_var(block * _ROWS + k)
+            for row in T.serial(block * _ROWS, block * _ROWS + _ROWS):
                 if row >= rows:
                     break
-                for n in T.serial(T.int64(_TREES)):
-                    node[group, n] = roots[T.min(group * _TREES + n, trees - 1)]
+                for n in T.serial(width):
+                    node[group, n] = roots[T.min(group * width + n, trees - 1)]
                 for _ in T.serial(first):
-                    for n in T.serial(T.int64(_TREES)):
+                    for n in T.serial(width):
                         node[group, n] = _next(x, nodes, row, node[group, n])
                 if more:
                     moved[group] = 1
-                for _ in T.serial(more):
-                    if moved[group] != 0:
-                        for _ in T.serial(_STEPS - 1):
-                            for n in T.serial(T.int64(_TREES)):
+                    for _ in T.serial(more):
+                        if moved[group] != 0:
+                            for _ in T.serial(_STEPS - 1):
+                                for n in T.serial(width):
+                                    node[group, n] = _next(x, nodes, row, node[group, n])
+                            moved[group] = 0
+                            for n in T.serial(width):
+                                last[group, n] = node[group, n]
                                 node[group, n] = _next(x, nodes, row, node[group, n])
-                        moved[group] = 0
-                        for n in T.serial(T.int64(_TREES)):
-                            last[group, n] = node[group, n]
-                            node[group, n] = _next(x, nodes, row, node[group, n])
-                            moved[group] = moved[group] | (last[group, n] ^ node[group, n])
-                for n in T.serial(T.int64(_TREES)):
-                    if group * _TREES + n < trees:
-                        leaves[row, group * _TREES + n] = node[group, n]
+                                moved[group] = moved[group] | (last[group, n] ^ node[group, n])
+                for n in T.serial(width):
+                    if group * width + n < trees:
+                        leaves[row, group * width + n] = node[group, n]
+
+
+def _groups(trees: IntImm) -> tuple[IntImm, IntImm]:
+    """The number of groups of trees, and how many of them a group has, in the last one or fewer."""
+    groups = -(-trees.value // _TREES)
+    return ops.const(groups, "int64"), ops.const(-(-trees.value // groups), "int64")
 
 
 def _next(x: Any, nodes: Any, row: PrimExpr, node: PrimExpr) -> PrimExpr:
