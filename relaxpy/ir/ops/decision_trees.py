@@ -54,7 +54,8 @@ def _walked(x: Array, nodes: Array, roots: Array, depth: int = 0) -> Array:
     return leaf.reshape(rows, trees)
 
 
-def _leaves(x: Tensor, nodes: Tensor, roots: Tensor, depth: int) -> Any:
+def walked(x: Tensor, nodes: Tensor, roots: Tensor, depth: int) -> Any:
+    """The kernel of `tree_leaves`."""
     shape = x.shape[0], roots.shape[0]
     inputs = {"x": x, "nodes": nodes, "roots": roots}
     # The last steps come in fours, so the first ones are those that remain, and some more.
@@ -120,7 +121,7 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     _, (_, fields), (trees,) = shapes
     if not isinstance(fields, IntImm) or not isinstance(trees, IntImm) or not trees.value:
         return call
-    return rules.te_kernel(builder, _leaves, "tree_leaves", *call.args, call.attrs["depth"])
+    return rules.te_kernel(builder, walked, "tree_leaves", *call.args, call.attrs["depth"])
 
 
 @register(

@@ -151,10 +151,14 @@ def tensors_of(attributes: dict[str, Any], kind: str, dtype: str) -> dict[str, A
 
 
 def near(bounds: list[float], dtype: str) -> Array:
-    """Observations of four features at bounds, and beside them by less than float32 tells apart."""
+    """Observations of four features at bounds, and beside them by less than float32 tells apart.
+
+    Some are NaN, infinite or a zero.
+    """
     numbers = np.array([b for b in bounds if b], "float32").astype("float64")
     beside = np.concatenate([numbers * (1 + step) for step in (0, 1e-9, -1e-9, 2e-9, 1e-6)])
-    return np.resize(RNG.permutation(beside), (24, 4)).astype(dtype)
+    special = [] if "int" in dtype else [np.nan, np.inf, -np.inf, 0.0, -0.0] * 8
+    return np.resize(RNG.permutation([*beside, *special]), (48, 4)).astype(dtype)
 
 
 @pytest.mark.each_choice

@@ -134,10 +134,9 @@ class _Forest:
     def half_lines(self, dtype: str) -> tuple[Array, bool]:
         """The nodes of `R.tree_leaves`, and whether they test negatives of features, too.
 
-        Then the features are 2 k, and their negatives 2 k + 1. A node there goes one way if a value
-        is not above a limit, and the other way if it is NaN. So a node that NaN passes tests the
-        contrary, and one that tests whether a value is above a limit tests the negative. Less than a
-        limit is not above the number before it.
+        Then the features are 2 k, and their negatives 2 k + 1. There, no NaN passes a test. So a
+        node that NaN passes tests the contrary, and one that tests whether a value is above a limit
+        tests the negative. A value below a limit is at most the number before the limit.
         """
         inner, limit = ~self.is_leaf, self.limit.astype(dtype)
         nan = np.logical_and(self.nan, inner)
