@@ -431,10 +431,13 @@ NEGATIVE = numpy_helper.from_array(np.array([-1, -2, -3, -4], np.float32))
         # A tree has no part in what it does not vote for, such as that of 0.
         {"aggregate_function": 2},
         {"aggregate_function": 3, "leaf_weights": NEGATIVE},
+        {"membership_values": numpy_helper.from_array(np.array([4, 1, 3, 2, np.nan], np.float32))},
+        {"nodes_missing_value_tracks_true": [1, 0, 1]},
     ],
 )
 def test_trees_walk_by_sets_and_bounds(changes: dict[str, Any]) -> None:
-    check(model("TreeEnsemble", ["y"], version=5, **tree(**changes)))
+    proto = model("TreeEnsemble", ["y"], version=5, **tree(**changes))
+    check(proto, np.concatenate([X, HOLES, np.rint(3 * X)]))
 
 
 @pytest.mark.parametrize(
