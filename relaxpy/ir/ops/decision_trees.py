@@ -96,9 +96,20 @@ def _walk(x: Any, nodes: Any, roots: Any, leaves: Any, first: int, more: int) ->
                                 last[group, n] = node[group, n]
                                 node[group, n] = _next(x, nodes, row, node[group, n])
                                 moved[group] = moved[group] | (last[group, n] ^ node[group, n])
-                for n in T.serial(width):
-                    if group * width + n < trees:
-                        leaves[row, group * width + n] = node[group, n]
+                _store_from(0, node, leaves, row, group)
+
+
+@kernel_text
+def _store_from(first: int, node: Any, leaves: Any, row: PrimExpr, group: PrimExpr) -> None:
+    """Store the leaves of a group, the last of which may have fewer trees.
+
+    Each has an index without another variable, so it is known that no other group stores there.
+    """
+    width = T.meta_var(node.shape[1].value)
+    if first < width:
+        if group * width + first < leaves.shape[1]:
+            leaves[row, group * width + first] = node[group, first]
+        _store_from(first + 1, node, leaves, row, group)
 
 
 def _groups(trees: IntImm) -> tuple[IntImm, IntImm]:
