@@ -12,6 +12,7 @@ call: call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_with_g
 ccl: ccl.allgather ccl.allreduce ccl.broadcast_from_worker0 ccl.gather_to_worker0
     ccl.reduce_scatter ccl.reduce_to_worker0 ccl.scatter_from_worker0
 creation: arange eye eye_like full full_like hamming_window ones ones_like zeros zeros_like
+decision_trees: tree_leaves
 distributed: dist.annotate_sharding dist.call_tir_local_view dist.redistribute
     dist.redistribute_replica_to_shard
 elementwise: abs acos acosh add asin asinh astype atan atan2 atanh bitwise_and bitwise_not

@@ -272,6 +272,11 @@ nth_index(f32(2, n), i64(), 2) !! axis 2 is out of range for rank 2
 nth_index(f32(2, n), f32()) !! n holds integers, found !! convert it with R.astype first
 nth_index(f32(2, n), i64(2)) !! nth_index have one rank, found 2 and 1
 nth_index(f32(2, n), i64(3, 1)) !! ...of the result and n differ in dimension 0: 2 in number 1
+tree_leaves(i32(2, n), i32(5, 4), i32(2), 2) !! x holds float32 or float64 !! convert it
+tree_leaves(f32(2), i32(5, 4), i32(2), 2) !! x has rank 2
+tree_leaves(f32(2, n), i64(5, 4), i32(2), 2) !! nodes holds int32, found R.Tensor((5, 4)
+tree_leaves(f32(2, n), i32(5, 3), i32(2), 2) !! a node has 4 numbers, found R.Tensor((5, 3)
+tree_leaves(f32(2, n), i32(5, 4), i32(2), -1) !! depth is 0 or more, found -1
 bucketize(f32(2, n), f32(2, n)) !! boundaries is a vector, found R.Tensor((2, n)
 unique(f32(2, n), axis=2) !! axis 2 is out of range for rank 2
 multinomial_from_uniform(f32(n, 1), f32(n, 1), f32(n, 1)) !! sample_indices holds integers

@@ -8,12 +8,13 @@ import pytest
 
 from relaxpy.exec.api.compile import compile
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.ops import regions, selection
+from relaxpy.ir.ops import decision_trees, regions, selection
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo, Var
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.text import T, kernel_text, variable, written
 from relaxpy.script import from_source
+from tests.ir.ops.cases.decision_trees import table
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.integers(-3, 4, (3, 2, 40)).astype("float32")
@@ -81,6 +82,8 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Any], tuple[Any, ...], dict[st
     "greatest": (regions.averaged_gradients, [GRADIENTS, IMAGES, ROIS], (0.5, 0),
                  {"least": None, "greatest": True}),
     "maxima": (regions.maxima, [IMAGES, ROIS], (0.5, 2, 3), {}),
+    "shallow trees": (decision_trees.walked, [*table("float64", 9, 3)], (3,), {}),
+    "deep trees": (decision_trees.walked, [*table("float32", 10, 14)], (14,), {}),
     "returned": (squares, [ROWS.reshape(240)], (), {}),
     "suppressed": (regions.suppressed, COUNTED, (), SUPPRESSION),
 }  # fmt: skip

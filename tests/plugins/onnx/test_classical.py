@@ -151,10 +151,14 @@ def tensors_of(attributes: dict[str, Any], kind: str, dtype: str) -> dict[str, A
 
 
 def near(bounds: list[float], dtype: str) -> Array:
-    """Observations of four features at bounds, and beside them by less than float32 tells apart."""
+    """Observations of four features at bounds, and beside them by less than float32 tells apart.
+
+    Some are NaN, infinite or a zero.
+    """
     numbers = np.array([b for b in bounds if b], "float32").astype("float64")
     beside = np.concatenate([numbers * (1 + step) for step in (0, 1e-9, -1e-9, 2e-9, 1e-6)])
-    return np.resize(RNG.permutation(beside), (24, 4)).astype(dtype)
+    special = [] if "int" in dtype else [np.nan, np.inf, -np.inf, 0.0, -0.0] * 8
+    return np.resize(RNG.permutation([*beside, *special]), (48, 4)).astype(dtype)
 
 
 @pytest.mark.each_choice
@@ -427,10 +431,13 @@ NEGATIVE = numpy_helper.from_array(np.array([-1, -2, -3, -4], np.float32))
         # A tree has no part in what it does not vote for, such as that of 0.
         {"aggregate_function": 2},
         {"aggregate_function": 3, "leaf_weights": NEGATIVE},
+        {"membership_values": numpy_helper.from_array(np.array([4, 1, 3, 2, np.nan], np.float32))},
+        {"nodes_missing_value_tracks_true": [1, 0, 1]},
     ],
 )
 def test_trees_walk_by_sets_and_bounds(changes: dict[str, Any]) -> None:
-    check(model("TreeEnsemble", ["y"], version=5, **tree(**changes)))
+    proto = model("TreeEnsemble", ["y"], version=5, **tree(**changes))
+    check(proto, np.concatenate([X, HOLES, np.rint(3 * X)]))
 
 
 @pytest.mark.parametrize(

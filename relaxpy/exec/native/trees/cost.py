@@ -7,9 +7,18 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from relaxpy.exec.loops.nest.buffers import position_of
-from relaxpy.exec.loops.nest.nodes import Axis, loads
+from relaxpy.exec.loops.nest.nodes import (
+    Axis,
+    Item,
+    Loop,
+    WhileLoop,
+    bodies,
+    expressions,
+    jumps,
+    loads,
+)
 from relaxpy.exec.loops.plan.blocking import COSTLY
-from relaxpy.exec.loops.plan.statements import expressions_of
+from relaxpy.exec.loops.plan.statements import Compound, expressions_of
 from relaxpy.exec.loops.plan.tree import For, Run, Tile, Tree, runs
 from relaxpy.exec.machine.tuning import Cost
 from relaxpy.exec.native.trees.lanes import lane_axis
@@ -108,6 +117,9 @@ def _of_run(run: Run) -> int:
     if product_of(run) is not None:
         return Cost.PRODUCT
     along = None if run.is_scalar else lane_axis(run)
+    match run.statements:
+        case [Compound(items=items)]:
+            return _of_items(items)
     if along is None:
         values = (e for statement in run.statements for e in expressions_of(statement))
         return Cost.ITERATION + sum(map(_of_value, values))
@@ -123,6 +135,21 @@ def _of_run(run: Run) -> int:
                 seen.add((buffer, indices))
                 total += _of_access(buffer, indices, along.var)
     return max(total, Cost.SAME)  # sums of a number read nothing
+
+
+def _of_items(items: Iterable[Item]) -> int:
+    """The time of items in order; a loop that may end early has an unknown number of iterations."""
+    total = 0
+    for item in items:
+        inner = sum(map(_of_items, bodies(item)))
+        if isinstance(item, (Loop, WhileLoop)):
+            extent = item.axis.extent.constant if isinstance(item, Loop) else None
+            ends_early = isinstance(item, WhileLoop) or any(True for _ in jumps(item.body))
+            inner *= Cost.UNKNOWN if extent is None or ends_early else max(extent, 0)
+        else:
+            inner += Cost.ITERATION + sum(map(_of_value, expressions(item)))
+        total += inner
+    return total
 
 
 def _of_access(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> int:

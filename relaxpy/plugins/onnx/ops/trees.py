@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from relaxpy.ir.core.dtype import Array
 from relaxpy.ir.ops.definition.registry import R
-from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.nodes import Expr, Tuple, const
 from relaxpy.plugins.importing.tensors import as_dtype, dtype_of, literal, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.onnx.context import CLASSICAL as DOMAIN, Context, converter
@@ -19,6 +20,7 @@ from relaxpy.plugins.onnx.ops.classical import class_labels, labels, posttransfo
 from relaxpy.support.dataclass import dataclass
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+_LEQ, _LT, _GTE, _GT, _EQ, _NEQ = range(len(_MODES))
 _MEMBER = len(_MODES)
 
 
@@ -35,8 +37,13 @@ class _Forest:
     roots: Array
     #: For each node the weights of what it votes for, NaN for what it does not.
     weights: Array
-    #: For each node the members of its set, NaN behind them.
-    members: Array | None = None
+    #: The sets of the nodes that test whether a value is in one.
+    members: Mapping[int, Array] = field(default_factory=dict)
+
+    @property
+    def is_leaf(self) -> Array:
+        itself = np.arange(len(self.yes))
+        return np.logical_and(self.yes == itself, self.no == itself)
 
     @property
     def depth(self) -> int:
@@ -45,11 +52,9 @@ class _Forest:
         Errors:
             UnsupportedError: a walk never ends.
         """
-        front, steps = set(self.roots.tolist()), 0
-        itself = np.arange(len(self.yes))
-        inner = (self.yes != itself) | (self.no != itself)
-        while any(inner[n] for n in front):
-            front = {m for n in front for m in (int(self.yes[n]), int(self.no[n]))}
+        front, steps, inner = np.unique(self.roots), 0, ~self.is_leaf
+        while (front := front[inner[front]]).size:
+            front = np.unique([self.yes[front], self.no[front]])
             steps += 1
             if steps > len(self.yes):
                 raise UnsupportedError("the branches of a tree are cyclic")
@@ -69,46 +74,85 @@ class _Forest:
 
     def votes(self, cx: Context, x: Expr, none: float) -> Expr:
         """The weights of the leaf of each tree: (observations, trees, votes)."""
-        rows = shape_of(x)[0]
-        node = R.broadcast_to(literal(self.roots), (rows, len(self.roots)))
-        tables = [literal(t) for t in (self.feature, self.limit, self.yes, self.no, self.nan)]
-        modes = sorted(set(self.mode.tolist()))
-        for _ in range(self.depth):
-            at = cx.emit(node)
-            feature, limit, yes, no, nan = (cx.emit(R.take(t, at, axis=0)) for t in tables)
-            value = cx.emit(R.gather_elements(x, feature, axis=1))
-            tests = [
-                self._is_member(cx, at, value) if m == _MEMBER else _test(_MODES[m], value, limit)
-                for m in modes
-            ]
-            goes = tests[0]
-            for m, test in zip(modes[1:], tests[1:], strict=True):
-                mode = R.take(literal(self.mode), at, axis=0)
-                goes = R.where(R.equal(mode, const(m, "int64")), test, goes)
-            if self.nan.any():
-                goes = R.logical_or(goes, R.logical_and(R.isnan(value), nan))
-            node = R.where(goes, yes, no)
+        forest, dtype = self.without_sets(), _computed_in(x)
+        x = cx.emit(as_dtype(x, dtype))
+        nodes, has_negatives = forest.half_lines(dtype)
+        if has_negatives:
+            both = cx.emit(R.stack(Tuple((x, cx.emit(R.negative(x)))), axis=2))
+            x = cx.emit(R.reshape(both, (shape_of(x)[0], -1)))
+        roots = literal(self.roots.astype(nodes.dtype))
+        leaf = cx.emit(R.tree_leaves(x, literal(nodes), roots, forest.depth))
         weights = np.where(np.isnan(self.weights), self.weights.dtype.type(none), self.weights)
-        return cx.emit(R.take(literal(weights), cx.emit(node), axis=0))
+        return cx.emit(R.take(literal(weights), leaf, axis=0))
 
-    def _is_member(self, cx: Context, at: Expr, value: Expr) -> Expr:
-        assert self.members is not None
-        row = R.take(literal(self.members), at, axis=0)
-        hits = R.astype(R.equal(R.expand_dims(value, -1), row), "int32")
-        return R.max(hits, axis=[-1]) > const(0, "int32")
+    def without_sets(self) -> _Forest:
+        """The same trees without tests whether a value is one of several, or is not.
 
+        These become nodes that search the value: the new ones are the last.
+        """
+        special = np.flatnonzero(np.logical_and(self.mode >= _EQ, ~self.is_leaf)).tolist()
+        if not special:
+            return self
+        columns = (self.feature, self.limit, self.mode, self.yes, self.no, self.nan)
+        nodes = [*zip(*(column.tolist() for column in columns), strict=True)]
 
-def _test(mode: str, value: Expr, limit: Expr) -> Expr:
-    compare = {
-        "BRANCH_LEQ": R.less_equal,
-        "BRANCH_LT": R.less,
-        "BRANCH_GTE": R.greater_equal,
-        "BRANCH_GT": R.greater,
-        "BRANCH_EQ": R.equal,
-        "BRANCH_NEQ": R.not_equal,
-    }
-    result: Expr = compare[mode](value, limit)
-    return result
+        def test(at: int, members: list[Any], yes: int, no: int) -> None:
+            """Test at a node, and at new ones, whether a value, which may be NaN, is a member."""
+            feature, half = nodes[at][0], len(members) // 2
+            if not members:
+                nodes[at] = feature, -math.inf, _LT, yes, no, False
+                return
+            first = len(nodes)
+            nodes.append(nodes[at])
+            if not half:
+                nodes[at] = feature, members[0], _LEQ, first, no, False
+                nodes[first] = feature, members[0], _LT, no, yes, False
+                return
+            nodes.append(nodes[at])
+            nodes[at] = feature, members[half - 1], _LEQ, first, first + 1, False
+            test(first, members[:half], yes, no)
+            test(first + 1, members[half:], yes, no)
+
+        for k in special:
+            feature, limit, mode, yes, no, nan = nodes[k]
+            sorted_members = np.unique(self.members.get(k, limit))
+            members = sorted_members[~np.isnan(sorted_members)].tolist()
+            if mode == _NEQ:
+                test(k, members, no, yes)
+            elif nan:
+                nodes.append(nodes[k])
+                nodes[k] = feature, math.inf, _LEQ, len(nodes) - 1, yes, False
+                test(len(nodes) - 1, members, yes, no)
+            else:
+                test(k, members, yes, no)
+        feature, limit, mode, yes, no, nan = (
+            np.array(column, old.dtype)
+            for column, old in zip(zip(*nodes, strict=True), columns, strict=True)
+        )
+        return _Forest(feature, limit, mode, yes, no, nan, self.roots, self.weights)
+
+    def half_lines(self, dtype: str) -> tuple[Array, bool]:
+        """The nodes of `R.tree_leaves`, and whether they test negatives of features, too.
+
+        Then the features are 2 k, and their negatives 2 k + 1. There, no NaN passes a test. So a
+        node that NaN passes tests the contrary, and one that tests whether a value is above a limit
+        tests the negative. A value below a limit is at most the number before the limit.
+        """
+        inner, limit = ~self.is_leaf, self.limit.astype(dtype)
+        nan = np.logical_and(self.nan, inner)
+        negative = np.logical_and(inner, (self.mode <= _LT) == nan)
+        strict = ((self.mode == _LT) | (self.mode == _GT)) != nan
+        bound = np.where(negative, -limit, limit)
+        below = np.nextafter(bound, bound.dtype.type(-math.inf))
+        below[np.isneginf(bound)] = np.nan
+        bound = np.where(strict, below, bound)
+        bound = np.where(np.isnan(limit), np.where(nan, math.inf, math.nan), bound).astype(dtype)
+        feature, index = self.feature, np.dtype(f"int{bound.itemsize * 8}")
+        if negative.any():
+            feature = 2 * feature + negative
+        after = np.where(nan, self.yes, self.no), np.where(nan, self.no, self.yes)
+        columns = (feature.astype(index), bound.view(index), *(a.astype(index) for a in after))
+        return np.stack(columns, 1), bool(negative.any())
 
 
 def _numbers(attributes: dict[str, Any], name: str, dtype: str) -> Array:
@@ -335,22 +379,19 @@ def tree_ensemble(
         padded(nodes_missing_value_tracks_true or np.zeros(inner), "bool"),
         roots,
         weights,
-        _members(modes, membership_values, dtype),
+        _members(modes, membership_values),
     )
     scores = forest.folded(cx, x, list(_FOLDS)[aggregate_function])
     return posttransformed(cx, scores, _TRANSFORMS[post_transform])
 
 
-def _members(modes: Array, values: Array | None, dtype: str) -> Array | None:
-    """The sets of the nodes that test whether a value is in one, a row for each node."""
-    nodes = np.flatnonzero(modes == _MEMBER)
-    if not nodes.size:
-        return None
-    every = np.zeros(0, dtype) if values is None else np.asarray(values)
+def _members(modes: Array, values: Array | None) -> dict[int, Array]:
+    """The sets of the nodes that test whether a value is in one."""
+    nodes = np.flatnonzero(modes == _MEMBER).tolist()
+    if not nodes:
+        return {}
+    every = np.zeros(0) if values is None else np.asarray(values)
     sets = np.split(every, np.flatnonzero(np.isnan(every)))[: len(nodes)]
     if len(sets) < len(nodes):
         raise UnsupportedError(f"membership_values has {len(sets)} sets, expected {len(nodes)}")
-    result = np.full((len(modes), max(map(len, sets))), np.nan, dtype)
-    for node, members in zip(nodes, sets, strict=True):
-        result[node, : len(members)] = members
-    return result
+    return dict(zip(nodes, sets, strict=True))
