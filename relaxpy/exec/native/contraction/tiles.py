@@ -717,7 +717,7 @@ class TileEmitter:
                 there = [combine(f, "mul", number, stride) for stride in (axis.a, axis.b)]
                 a_next = [moved_ahead(f, memory, there[0]) for memory in a_there]
                 b_next = [moved_ahead(f, memory, there[1]) for memory in b_there]
-                found = self._accumulate((), a_next, a_row, b_next, types, columns, found)
+                found = self._accumulate((), a_next, a_row, b_next, types, columns, found, 0)
             return found
 
         whole = combine(f, "mul", combine(f, "sdiv", axis.extent, step), step)
