@@ -222,9 +222,7 @@ def _of_folder(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, An
     for name, array in open_weights(weights).items():
         found = re.fullmatch(r"base_model\.model\.(.+)\.lora_([AB])(\.default)?\.weight", name)
         if found is None:
-            raise ModelError(
-                f"{weights} has the tensor {name:.100}, expected factors of products"
-            )
+            raise ModelError(f"{weights} has the tensor {name:.100}, expected factors of products")
         stem = found[1]
         pairs.setdefault(f"{stem}.weight", [None, None])["AB".index(found[2])] = array
     listed = names_of(config, [*pairs, *_embedding_of(pairs)])
