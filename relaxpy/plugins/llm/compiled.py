@@ -34,6 +34,8 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _CACHE_DTYPES: Final = "float16", "bfloat16", "float32"
 """The datatypes of keys and values."""
+_STEPS: Final = "decode", "forward"
+"""The methods that bring requests on."""
 
 
 class CompiledDecoder:
@@ -145,6 +147,10 @@ class CompiledDecoder:
     def dtype(self) -> str:
         """The datatype of what the layers compute."""
         return str(self._decoder.norm.weight.dtype)
+
+    def prepare(self, adapter: Adapter) -> None:
+        """Compile the program that an adapter needs, so that no batch waits for that."""
+        self._adapted_program(AdapterSet([adapter]).kinds, *_STEPS)
 
     def forget_adapters(self) -> None:
         """Free what several adapters together need; those that nobody refers to are free then."""
@@ -258,7 +264,7 @@ class CompiledDecoder:
         adapters: Sequence[Adapter | None],
     ) -> Any:
         own = self._adapting(adapters)
-        program = self._adapted_program(own.adapters.kinds, "decode", "forward")
+        program = self._adapted_program(own.adapters.kinds, *_STEPS)
         share = own.adapters.share(adapters, [*map(len, ids)], self.dtype)
         last: tuple[Any, ...] = (np.array(rows, np.int32),)
         name = "forward"

@@ -178,7 +178,9 @@ class LanguageModel:
             )
         if name in self._adapters:
             raise ModelError(f"{self.name} has an adapter {name!r}")
-        self._adapters[name] = read_adapter(Path(path), self.decoder.config, self.decoder.dtype)
+        own = read_adapter(Path(path), self.decoder.config, self.decoder.dtype)
+        self.decoder.prepare(own)
+        self._adapters[name] = own
 
     @user_facing
     def remove_adapter(self, name: str) -> None:
@@ -457,6 +459,8 @@ class LanguageModel:
         """
         from relaxpy.exec.export.files import write_files
 
+        if self._adapter is not None:
+            raise ModelError(f"{self.name} has an adapter, which a library has not")
         out = Path(path)
         if page and out.suffix.lower() != ".wasm":
             raise ParameterError.of("page", page, "False, as only a .wasm has one")

@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 from relaxpy.llm import ModelError, load
+from relaxpy.plugins.llm.adapters import read_adapter
+from relaxpy.plugins.llm.config import config_of
 from tests.plugins.llm import tiny
+from tests.plugins.llm.conftest import Running
 
 pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
 RAW = tiny.config(num_hidden_layers=1)
+CONFIG = config_of(RAW, "config.json")
 TARGETS = ("q_proj", "v_proj"), ("k_proj", "o_proj", "gate_proj", "down_proj", "lm_head")
 ALPHAS, RANKS = (8, 5), (4, 3)
 FACTORS = [tiny.lora(RAW, TARGETS[k], RANKS[k], seed=k + 1) for k in range(2)]
@@ -111,38 +115,52 @@ def test_an_adapter_comes_and_goes_while_others_run(
         adapted.adapted("late")
 
 
+def test_a_server_chooses_adapters_by_names(alone: list[Any], adapted: Any, tmp_path: Path) -> None:
+    for package in ("starlette", "uvicorn", "httpx"):
+        pytest.importorskip(package)
+    import httpx
+
+    server = Running(adapted)
+    try:
+        listed = httpx.get(f"{server.url}/v1/models").json()["data"]
+        assert [one["id"] for one in listed] == ["none", "none:a0", "none:a1"]
+        body = {"prompt": TEXT, "max_tokens": 9, "temperature": 0}
+        for name, lm in zip(("none", "none:a0", "none:a1"), alone, strict=True):
+            options: Any = {"json": {**body, "model": name}, "timeout": 60}
+            found = httpx.post(f"{server.url}/v1/completions", **options).json()
+            assert found["model"] == name
+            assert found["choices"][0]["text"] == lm.generate(TEXT, max_tokens=9)
+    finally:
+        server.stop()
+    with pytest.raises(ModelError, match="has an adapter, which a library has not"):
+        adapted.adapted("a0").export(tmp_path / "library.so")
+
+
 def test_a_file_of_gguf_has_its_rows_in_another_order(
-    adapted: Any, tmp_path: Path, places: dict[str, Path]
+    tmp_path: Path, places: dict[str, Path]
 ) -> None:
     pytest.importorskip("gguf")
     for k, factors in enumerate(FACTORS):
         path = tiny.write_gguf_lora(tmp_path / f"{k}.gguf", RAW, factors, ALPHAS[k])
-        adapted.add_adapter("file", path)
-        wanted = adapted.adapted(f"a{k}")._adapter.factors
-        found = adapted.adapted("file")._adapter.factors
-        assert found.keys() == wanted.keys()
-        for layer, own in wanted.items():
-            np.testing.assert_array_equal(found[layer].down, own.down)
-            np.testing.assert_allclose(found[layer].up, own.up, rtol=1e-6)
-        adapted.remove_adapter("file")
+        wanted, found = (read_adapter(at, CONFIG, "float32") for at in (places[f"a{k}"], path))
+        assert found.factors.keys() == wanted.factors.keys()
+        for layer, own in wanted.factors.items():
+            np.testing.assert_array_equal(found.factors[layer].down, own.down)
+            np.testing.assert_allclose(found.factors[layer].up, own.up, rtol=1e-6)
 
 
-def test_scales_are_those_of_peft(adapted: Any, tmp_path: Path) -> None:
+def test_scales_are_those_of_peft(tmp_path: Path) -> None:
     def up(alpha: float, **entries: Any) -> Any:
         path = tiny.write_lora(tmp_path / "scaled", FACTORS[0], alpha, **entries)
-        adapted.add_adapter("scaled", path)
-        factors = adapted.adapted("scaled")._adapter.factors
-        adapted.remove_adapter("scaled")
-        return [factors["blocks.0.attention.qkv"].up]
+        return read_adapter(path, CONFIG, "float32").factors["blocks.0.attention.qkv"].up
 
-    [one] = up(RANKS[0])
+    one = up(RANKS[0])
     for given, scale in (
         ({"alpha": 12}, 3),
         ({"alpha": 12, "use_rslora": True}, 6),
         ({"alpha": 12, "alpha_pattern": {"layers.0.self_attn.q_proj": 2}}, 0.5),
     ):
-        [found] = up(**given)
-        np.testing.assert_allclose(found[:, 0, :], scale * one[:, 0, :], rtol=1e-6)
+        np.testing.assert_allclose(up(**given)[:, 0, :], scale * one[:, 0, :], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +174,11 @@ def test_scales_are_those_of_peft(adapted: Any, tmp_path: Path) -> None:
         ({}, {"model.layers.0.self_attn.q_proj.lora_A": (4, 63)}, "does not fit this model: "),
         ({}, {"model.layers.0.self_attn.q_proj.lora_B": (64, 5)}, "does not fit this model: "),
         ({}, {"model.layers.9.self_attn.q_proj.lora_A": (4, 64)}, "has not two matrices"),
-        ({}, {"model.layers.0.self_attn.q_proj.lora_magnitude": (64,)}, "expected factors of products"),
+        (
+            {},
+            {"model.layers.0.self_attn.q_proj.lora_magnitude": (64,)},
+            "expected factors of products",
+        ),
         (
             {},
             {
@@ -168,34 +190,39 @@ def test_scales_are_those_of_peft(adapted: Any, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_adapter_of_a_model_is_refused(
-    adapted: Any, tmp_path: Path, entries: Any, changed: Any, message: str
+    tmp_path: Path, entries: Any, changed: Any, message: str
 ) -> None:
     factors = dict(FACTORS[0])
     for name, shape in changed.items():
         factors[f"base_model.model.{name}.weight"] = np.zeros(shape, "float32")
     path = tiny.write_lora(tmp_path / "bad", factors, 8, **entries)
     with pytest.raises(ModelError, match=message):
-        adapted.add_adapter("bad", path)
-    assert adapted.adapters == ["a0", "a1"]
+        read_adapter(path, CONFIG, "float32")
 
 
-def test_files_that_are_damaged_are_refused(adapted: Any, tmp_path: Path, folder: Path) -> None:
+def test_files_that_are_damaged_are_refused(tmp_path: Path, places: dict[str, Path]) -> None:
     odd = {name: np.full_like(value, np.nan) for name, value in FACTORS[0].items()}
     for path, message in (
         (tiny.write_lora(tmp_path / "odd", odd, 8), "has infinities or NaN"),
         (tiny.write_lora(tmp_path / "empty", {}, 8), r"has no factors \(lora_A and lora_B\)"),
-        (folder, "adapter_config.json"),
-        (folder / "model.safetensors", "is not a GGUF file|GGUF"),
+        (places["none"], r"adapter_config\.json"),
+        (places["none"] / "model.safetensors", "GGUF"),
         (tmp_path / "none", "there is no adapter"),
     ):
         with pytest.raises((ModelError, ValueError, FileNotFoundError), match=message):
-            adapted.add_adapter("bad", path)
+            read_adapter(path, CONFIG, "float32")
     (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps([1]))
     with pytest.raises(ModelError, match="is not a table of names and values"):
-        adapted.add_adapter("bad", tmp_path / "odd")
+        read_adapter(tmp_path / "odd", CONFIG, "float32")
+
+
+def test_names_of_adapters(adapted: Any, places: dict[str, Path]) -> None:
     for name in ("", "a/b", "a:b", "latest", "../x", 3):
         with pytest.raises(ModelError, match="the name of an adapter has letters"):
-            adapted.add_adapter(name, tmp_path)
+            adapted.add_adapter(name, places["a0"])
+    with pytest.raises(FileNotFoundError):
+        adapted.add_adapter("bad", places["a0"] / "none")
+    assert adapted.adapters == ["a0", "a1"]
 
 
 def test_native_programs_and_packed_weights(places: dict[str, Path]) -> None:

@@ -327,7 +327,7 @@ def test_the_model_with_random_weights_of_the_page_answers(
 ) -> None:
     pytest.importorskip("tokenizers")
     page = Path(__file__).parents[3] / "docs" / "how-to" / "talk-to-a-language-model.md"
-    [program] = re.findall(r"^```py\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    [program] = re.findall(r"^```py\n(import json\n.*?)^```$", page.read_text("utf-8"), re.M | re.S)
     monkeypatch.chdir(tmp_path)
     page_names: dict[str, Any] = {}
     exec(program, page_names)

@@ -1,11 +1,13 @@
 """Several models of one server: loaded on demand, unloaded, and bounded."""
 
 import asyncio
+import gc
 import json
 import math
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +59,8 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(lm: Any, folder: Path) -> Shelf:
+def shelf(lm: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    monkeypatch.setattr(gc, "collect", lambda: 0)  # which takes long where tests have much
     return Shelf(lm, folder)
 
 
@@ -107,6 +110,30 @@ def test_what_was_not_used_for_the_longest_time_makes_room(shelf: Shelf) -> None
     assert [line for line in shelf.log if "load " in line or "unloaded" in line] == [
         *("load a", "load b", "b was unloaded", "load c", "a was unloaded", "load b")
     ]
+
+
+def test_the_memory_of_an_unloaded_model_is_freed(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    models = shelf.models("a", 1.5)
+
+    async def work() -> None:
+        lease = await models.lease("a")
+        lease.model.loop = [lease.model]  # a cycle, as some may be anywhere
+        gone = weakref.ref(lease.model)
+        await words_of(lease)
+        gc.freeze()
+        try:
+            lease.release()
+            del lease
+            await models.unload("a")
+            assert gone() is None
+            assert gc.get_freeze_count()
+        finally:
+            gc.unfreeze()
+
+    run(models, work)
 
 
 def test_a_model_that_answers_is_not_unloaded(shelf: Shelf) -> None:
