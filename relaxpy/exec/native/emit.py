@@ -227,7 +227,7 @@ class KernelEmitter:
         frame, f = self.frame, self.function
         total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
-        for buffer, count, in_tasks in local_buffers(self.program):
+        for buffer, count, in_tasks in _local_buffers(self.program):
             if buffer.strides:
                 raise RefusedError(f"the local buffer {buffer.name} has strides")
             type = storage_type(buffer.dtype)
@@ -252,7 +252,7 @@ class KernelEmitter:
         return total, offsets
 
 
-def local_buffers(program: KernelProgram) -> Iterator[tuple[Buffer, IndexPoly, bool]]:
+def _local_buffers(program: KernelProgram) -> Iterator[tuple[Buffer, IndexPoly, bool]]:
     """The local buffers with memory of their own: their elements, and whether each thread has some.
 
     Of a buffer in blocks of rows, the elements are those of the rows in one block.

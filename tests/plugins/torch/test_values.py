@@ -340,6 +340,24 @@ def test_rows_are_scattered_by_one_index_each(reduction: str, columns: Any, targ
     torch.testing.assert_close(tuple(found), scattered(x, index, source))
 
 
+def test_bags_have_all_that_pytorch_returns() -> None:
+    """Without what is undefined: a sum of all rows has no bags, sizes and maxima."""
+    rows = torch.arange(40.0).reshape(10, 4)
+    numbers = torch.tensor([1, 3, 2, 3, 5, 6, 3], dtype=torch.int32)
+    starts = torch.tensor([0, 2, 2, 5], dtype=torch.int32)
+
+    def bags(rows: Any, numbers: Any, starts: Any) -> Any:
+        operator, operands = torch.ops.aten._embedding_bag, (rows, numbers, starts, False)
+        found = [operator(*operands, 0, False, None, False, 3)[:2]]
+        for mode, padding in ((1, -1), (1, 3), (2, -1), (2, 3)):
+            found.append(operator(*operands, mode, False, None, False, padding))
+        return tuple(each for results in found for each in results)
+
+    args = rows, numbers, starts
+    for found, expected in zip(exported(bags, *args)(*args), bags(*args), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("target", ["numpy", "native"])
 def test_elements_at_a_rank_and_the_most_frequent_ones(target: str) -> None:
     drawn = torch.arange(120.0).mul(37).remainder(11).sub(5).div(2).trunc()

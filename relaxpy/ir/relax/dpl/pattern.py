@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import fields as dataclass_fields
 from itertools import pairwise
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from typing_extensions import override
@@ -66,12 +65,7 @@ class PatternContext:
         _open.set((*_open.get(), self))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _open.set(_open.get()[:-1])
 
     @staticmethod

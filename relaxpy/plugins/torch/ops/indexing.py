@@ -425,17 +425,14 @@ def embedding_bag(
     options = {"mode": mode, "padding": padding}
     y, sizes, *chosen = kernel(cx, "embedding_bag", outputs, inputs, _fill_bags, **options)
     rest = [R.zeros(tuple(cx.result_shape(k)), cx.result_dtype(k)) for k in (1, 2, 3)]
-    if mode and cx.uses(1):
+    if (mode or padding >= 0) and cx.uses(1):  # sums of all rows need no bags
         starts = R.strided_slice(R.astype(offsets, "int64"), [0], [0], [bags])
         places = R.arange(0, count, 1, "int64")
-        bag = R.astype(R.bucketize(places, starts, right=True), "int64")
-        is_padding = R.equal(R.astype(indices, "int64"), const(padding, "int64"))
-        bag = bag - const(1, "int64")
-        rest[0] = R.where(is_padding, cx.tensor(bags, "int64"), bag) if padding >= 0 else bag
+        rest[0] = R.astype(R.bucketize(places, starts, right=True), "int64") - const(1, "int64")
     if mode and cx.uses(2):
         rest[1] = sizes
-    if chosen:
-        rest[2] = chosen[0]
+    if mode == 1 or chosen:  # means have no maxima, and PyTorch returns the sizes
+        rest[2] = chosen[0] if chosen else sizes
     return y, *rest
 
 
