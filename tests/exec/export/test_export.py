@@ -316,6 +316,13 @@ class Program:
     @R.function
     def sliced(x: R.Tensor(("n",), "float32"), i: R.Tensor((1,), "int64")):
         return R.dynamic_strided_slice(x, i, i, i)
+    @R.function
+    def checked(x: R.Tensor(("n", 2), "int32")):
+        n = T.int64()
+        y = R.call_pure_packed(
+            "relaxpy.check_elements", R.str("i"), x, R.prim_value(0), R.prim_value(n),
+            sinfo_args=R.Tensor((n, 2), "int32"))
+        return R.add(y, y)
 """
 
 
@@ -336,6 +343,12 @@ def test_sizes_that_depend_on_data_have_limits(tmp_path: Path) -> None:
     low, high = np.iinfo("int64").min, np.iinfo("int64").max
     for n in (low, low + 1, -6, -5, -1, 1, 2, 5, 6, high):
         assert_same(call(x, np.array([n])), x[n:n:n])
+    call, elements = loaded["checked"], np.array([[0, 1], [2, 3], [0, 3]], "int32")
+    assert_same(call(elements), 2 * elements)
+    for wrong in (-1, 4):
+        elements[2, 0] = wrong
+        with pytest.raises(StatusError, match="i has an element that is not from 0 to n"):
+            call(elements)
 
 
 UNBOUNDED = """
