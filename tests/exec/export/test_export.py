@@ -362,15 +362,25 @@ class Program:
     @R.function
     def rows(x: R.Tensor(("n", 4), "float32")):
         return R.unique(x, axis=0)
+    @R.function
+    def twice(x: R.Tensor((4,), "float32"), i: R.Tensor((), "int64")) -> R.Tensor((4,), "float32"):
+        done = R.less_equal(i, R.const(0, "int64"))
+        if done:
+            y = x
+        else:
+            a: R.Tensor((4,), "float32") = Program.twice(x, R.subtract(i, R.const(1, "int64")))
+            y = R.exp(R.add(a, x))
+        return y
 """
 
 
-def test_sizes_that_depend_on_data_without_limits_are_refused(tmp_path: Path) -> None:
+def test_what_has_no_limit_is_refused(tmp_path: Path) -> None:
     executable = relaxpy.compile(from_source(HEAD + UNBOUNDED), "native")
     with pytest.raises(CompileError) as error:
         executable.export(tmp_path / "model.o")
     assert "unbounded: the size k depends on data: declare its largest value" in str(error.value)
     assert "rows: it calls relax.unique" in str(error.value)
+    assert "twice: twice calls itself, and not last" in str(error.value)
 
 
 def called(call: Any) -> Any:
