@@ -348,7 +348,11 @@ async function bytes(source) {
       ? source.buffer.slice(source.byteOffset, source.byteOffset + source.byteLength)
       : source;
   }
-  if (typeof Response !== "undefined" && source instanceof Response) return source.arrayBuffer();
+  // In node, a mention of Response takes 40 ms, since it loads what fetches.
+  const isPlace = typeof source === "string" || source instanceof URL;
+  if (!isPlace && typeof Response !== "undefined" && source instanceof Response) {
+    return source.arrayBuffer();
+  }
   const url = new URL(source, import.meta.url);
   if (url.protocol === "file:" && typeof process !== "undefined") {
     const { readFile } = await import("node:fs/promises");

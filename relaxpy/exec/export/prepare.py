@@ -7,6 +7,7 @@ from typing import cast
 
 from typing_extensions import override
 
+from relaxpy.exec.runtime.registry import legalization
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
@@ -79,6 +80,9 @@ class _WithSizes(Refined):
         new = self.builder_.normalize(super().visit_call_(call))
         if not isinstance(new, rx.Call) or not isinstance(new.op, Op):
             return new
+        callee = new.args[0] if new.op.name == "relax.call_pure_packed" else None
+        if isinstance(callee, rx.ExternFunc) and (rule := legalization(callee.global_symbol)):
+            return cast("rx.Expr", rule(self.builder_, new))
         record = new.op.record
         known = all(is_known(self.builder_.struct_info_of(arg)) for arg in new.args)
         if not record.data_dependent or record.legalize_alone is None or not known:

@@ -49,7 +49,7 @@ class Tiles:
     """The rows and the vectors of columns of a tile, by the number of registers."""
     BANDS: Final = {14: 30, 15: 30}  # models: BERT-base layer
     """Of what the rows of a task are a multiple, if not of those of a tile: packing is the same."""
-    STEPS: Final = {14: 4, 15: 4}  # models: BERT-base layer
+    STEPS: Final = {14: 2, 15: 2}  # models: BERT-base layer
     """The steps of the sum of an iteration, where addresses take instructions; elsewhere one."""
     MANY_ROWS: Final = 256  # models: BERT-base layer
     """The same where they share a packed block of columns, whose packing takes a part of the time.

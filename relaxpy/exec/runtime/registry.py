@@ -20,7 +20,7 @@ from relaxpy.exec.runtime.users import call_users
 from relaxpy.exec.runtime.values import Value, from_packed
 from relaxpy.ir.core.memo import note
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import is_of_relaxpy
+from relaxpy.ir.op_record import Legalization, is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
@@ -35,6 +35,7 @@ registered = _functions.get
 """The function that is registered under a name, or None."""
 _pure_names: set[str] = set()
 _planners: dict[str, tuple[Callable[..., Any], Planner]] = {}
+_legalizations: dict[str, tuple[Callable[..., Any], Legalization]] = {}
 python_functions: dict[str, Callable[..., Any]] = {}
 """Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
@@ -79,10 +80,17 @@ def register_func(
     return enter
 
 
-def provided(name: str, *, pure: bool = False, planned: Planner | None = None) -> Callable[[F], F]:
+def provided(
+    name: str,
+    *,
+    pure: bool = False,
+    planned: Planner | None = None,
+    alone: Legalization | None = None,
+) -> Callable[[F], F]:
     """A decorator that registers a function of relaxpy, unless a user's has the name already.
 
-    The calls of one that can be `planned` are steps of native functions, which may repeat them.
+    The calls of one that can be `planned` are steps of native functions, which may repeat them. In
+    programs that are exported, `alone` replaces calls of the function by kernels.
     A function that replaces it is pure, too, since programs that were compiled before make their
     text when they first call it.
     """
@@ -91,6 +99,8 @@ def provided(name: str, *, pure: bool = False, planned: Planner | None = None) -
         if planned is not None:
             _planners[name] = func, planned
             _pure_names.add(name)
+        if alone is not None:
+            _legalizations[name] = func, alone
         return func if name in _functions else _enter(name, func, False, pure)
 
     return enter
@@ -101,6 +111,13 @@ def planner(name: str) -> Planner | None:
     func = _found(name) or get_global_func(name, allow_missing=True)
     known, plan = _planners.get(name, (None, None))
     return plan if known is func else None
+
+
+def legalization(name: str) -> Legalization | None:
+    """What replaces calls of a function by kernels, unless a user has replaced the function."""
+    func = _found(name) or get_global_func(name, allow_missing=True)
+    known, found = _legalizations.get(name, (None, None))
+    return found if known is func else None
 
 
 def _enter(name: str, func: F, override: bool, pure: bool) -> F:

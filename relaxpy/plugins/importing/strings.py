@@ -17,6 +17,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.ir.core.dtype import Array, DataType
+from relaxpy.ir.ops.definition import rules
 from relaxpy.support.dataclass import dataclass
 
 PREFIX = "relaxpy.onnx."
@@ -469,7 +470,7 @@ CHECK: Final = "relaxpy.check_elements"
 """The packed function that checks the elements of a tensor."""
 
 
-@provided(CHECK, pure=True)
+@provided(CHECK, pure=True, alone=rules.late("relaxpy.plugins.importing.checks:as_kernel"))
 def check_elements(name: str, x: Array, least: float, most: float) -> Array:
     """The tensor, all of whose elements are from `least` to `most`.
 

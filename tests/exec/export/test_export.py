@@ -333,6 +333,13 @@ class Program:
     @R.function
     def sliced(x: R.Tensor(("n",), "float32"), i: R.Tensor((1,), "int64")):
         return R.dynamic_strided_slice(x, i, i, i)
+    @R.function
+    def checked(x: R.Tensor(("n", 2), "int32")):
+        n = T.int64()
+        y = R.call_pure_packed(
+            "relaxpy.check_elements", R.str("i"), x, R.prim_value(0), R.prim_value(n),
+            sinfo_args=R.Tensor((n, 2), "int32"))
+        return R.add(y, y)
 """
 
 
@@ -353,6 +360,12 @@ def test_sizes_that_depend_on_data_have_limits(tmp_path: Path) -> None:
     low, high = np.iinfo("int64").min, np.iinfo("int64").max
     for n in (low, low + 1, -6, -5, -1, 1, 2, 5, 6, high):
         assert_same(call(x, np.array([n])), x[n:n:n])
+    call, elements = loaded["checked"], np.array([[0, 1], [2, 3], [0, 3]], "int32")
+    assert_same(call(elements), 2 * elements)
+    for wrong in (-1, 4):
+        elements[2, 0] = wrong
+        with pytest.raises(StatusError, match="i has an element that is not from 0 to n"):
+            call(elements)
 
 
 UNBOUNDED = """
@@ -366,15 +379,25 @@ class Program:
     @R.function
     def rows(x: R.Tensor(("n", 4), "float32")):
         return R.unique(x, axis=0)
+    @R.function
+    def twice(x: R.Tensor((4,), "float32"), i: R.Tensor((), "int64")) -> R.Tensor((4,), "float32"):
+        done = R.less_equal(i, R.const(0, "int64"))
+        if done:
+            y = x
+        else:
+            a: R.Tensor((4,), "float32") = Program.twice(x, R.subtract(i, R.const(1, "int64")))
+            y = R.exp(R.add(a, x))
+        return y
 """
 
 
-def test_sizes_that_depend_on_data_without_limits_are_refused(tmp_path: Path) -> None:
+def test_what_has_no_limit_is_refused(tmp_path: Path) -> None:
     executable = relaxpy.compile(from_source(HEAD + UNBOUNDED), "native")
     with pytest.raises(CompileError) as error:
         executable.export(tmp_path / "model.o")
     assert "unbounded: the size k depends on data: declare its largest value" in str(error.value)
     assert "rows: it calls relax.unique" in str(error.value)
+    assert "twice: twice calls itself, and not last" in str(error.value)
 
 
 def called(call: Any) -> Any:

@@ -106,7 +106,8 @@ class GraphReader:
         self._kernels, self._packs = kernels, packs
         self._values: dict[rx.Var, Value] = {}
         self._functions: dict[rx.Expr, rx.Function] = {}
-        """Local functions by name, without those that are being read."""
+        """Local functions by name, without those that are being read, which are open."""
+        self._open: set[rx.Var] = set()
         self._parameters = Parameters()
         self._given = self._parameters.given
         self._literals: dict[Memory, rx.Constant] = {}
@@ -295,8 +296,13 @@ class GraphReader:
                 return self._view(*args)
             case rx.Call(op=Op(name="relax.tensor_to_shape"), args=[arg]):
                 return elements(self._read(self._value(arg)))
+            case rx.Call(op=rx.Var() as name) if name in self._open:
+                where = f"{name.name_hint} calls itself, and not last"
+                raise RefusedError(f"{where}: only a call in the end becomes a loop")
             case rx.Call(op=op):
                 raise RefusedError(f"it calls {getattr(op, 'name', None) or op}")
+            case rx.Var() if isinstance(expr.struct_info, rx.FuncStructInfo):
+                raise RefusedError(f"it has the function {expr.name_hint} as a value")
             case _:
                 raise RefusedError(f"it has a {type(expr).__name__}")
 
@@ -475,6 +481,7 @@ class GraphReader:
         if self._runs_once and not any(var is name for var in occurrences(func.body, rx.Var)):
             return self._inlined(func, call)
         del self._functions[name]
+        self._open.add(name)
         initial = [self._tensor_of(arg) for arg in call.args]
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
         for state, start in zip(states, initial, strict=True):
@@ -498,6 +505,7 @@ class GraphReader:
         self._steps = around
         self._steps.append(Loop(states, initial, following, results, iteration))
         self._functions[name] = func
+        self._open.remove(name)
         return value
 
     def _inlined(self, func: rx.Function, call: rx.Call) -> Value:
