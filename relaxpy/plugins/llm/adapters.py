@@ -371,6 +371,6 @@ class AdaptedDecoder(nn.Module):
         for method in found.values():
             [rows] = method["ids"].shape
             cache, plain = method.pop("cache"), method.pop("$")
-            shares = [spec.Tensor([rows, f"rank{n}"], self.dtype) for n in self._counts]
+            shares: list[Any] = [spec.Tensor([rows, f"rank{n}"], self.dtype) for n in self._counts]
             method |= {"shares": spec.Tuple("shares", shares), "cache": cache, "$": plain}
         return found
