@@ -47,7 +47,7 @@ class Factors:
 
     Shapes:
         down  (parts, rank, columns)
-        up    (rows, parts, rank)
+        up    (parts, rank, rows)
     """
 
     down: Any
@@ -94,24 +94,33 @@ class AdapterSet:
                 factors[layer]
                 if layer in factors
                 else Factors(
-                    np.zeros((parts, rank, columns), dtype), np.zeros((rows, parts, rank), dtype)
+                    np.zeros((parts, rank, columns), dtype), np.zeros((parts, rank, rows), dtype)
                 )
                 for factors, rank in zip(self._factors, self._ranks, strict=True)
             ]
             whole = own[0]
             if len(own) > 1:
                 downs, ups = zip(*((f.down, f.up) for f in own), strict=True)
-                whole = Factors(np.concatenate(downs, axis=1), np.concatenate(ups, axis=2))
-            found |= {f"{layer}.lora_a": whole.down, f"{layer}.lora_b": whole.up}
+                whole = Factors(np.concatenate(downs, axis=1), np.concatenate(ups, axis=1))
+            found[f"{layer}.lora_a"] = whole.down.reshape(-1, columns)
+            found[f"{layer}.lora_b"] = whole.up.reshape(-1, rows)
         return found
 
-    def share(self, adapters: Sequence[Adapter | None], counts: Sequence[int], dtype: str) -> Any:
-        """1 for the ranks of the adapter of each row, and 0 for others: (rows, rank)."""
+    def shares(
+        self, adapters: Sequence[Adapter | None], counts: Sequence[int], dtype: str
+    ) -> tuple[Any, ...]:
+        """1 for the ranks of the adapter of each row, and 0 for others: (rows, parts * rank)."""
         rows = np.zeros((len(adapters), self.rank), dtype)
         for row, adapter in zip(rows, adapters, strict=True):
             if adapter is not None:
                 row[slice(*self._start[adapter.number])] = 1
-        return np.repeat(rows, counts, axis=0)
+        rows = np.repeat(rows, counts, axis=0)
+        return tuple(np.tile(rows, parts) for parts in counts_of(self.kinds))
+
+
+def counts_of(kinds: Kinds) -> list[int]:
+    """The numbers of parts that some kinds have."""
+    return sorted({parts for _, parts in kinds})
 
 
 def kind_of(layer: str) -> str:
@@ -180,7 +189,7 @@ def read_adapter(path: Path, config: Config, dtype: str) -> Adapter:
                 down[k, : len(a)] = a
                 up[:, k, : len(a)] = b * np.float32(scale(part, len(a)))
             ups.append(up)
-        factors[layer] = Factors(down, join(*ups).astype(dtype))
+        factors[layer] = Factors(down, np.ascontiguousarray(np.moveaxis(join(*ups), 0, 2), dtype))
         if not all(np.isfinite(array).all() for array in (down, factors[layer].up)):
             raise ModelError(f"{path} has infinities or NaN in the factors of {layer}")
     if unknown := sorted(pairs.keys() - used):
@@ -286,28 +295,24 @@ def _is_number(value: Any) -> bool:
 class _Adapted(nn.Module):
     """A product, and one of low rank for the rows whose adapters it has."""
 
-    def __init__(self, layer: Any, parts: int, dtype: str, shares: dict[str, nn.Tensor]) -> None:
-        self.plain, self._shares = layer, shares
-        self.lora_a = nn.Parameter((parts, "rank", layer.in_features), dtype)
-        self.lora_b = nn.Parameter((layer.out_features, parts, "rank"), dtype)
+    def __init__(self, layer: Any, parts: int, dtype: str, shares: dict[int, nn.Tensor]) -> None:
+        self.plain, self.parts, self._shares = layer, parts, shares
+        self.lora_a = nn.Parameter((f"rank{parts}", layer.in_features), dtype)
+        self.lora_b = nn.Parameter((f"rank{parts}", layer.out_features), dtype)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        share = self._shares["share"]
-        rows, rank = share.shape
-        parts, _, columns = self.lora_a.shape
-        down = op.reshape(self.lora_a, [parts * rank, columns])
-        low = op.matmul(x, op.permute_dims(down))
-        low = op.reshape(low, [rows, parts, rank]) * op.reshape(share, [rows, 1, rank])
-        low = op.reshape(low, [rows, parts * rank])
-        up = op.reshape(self.lora_b, [self.lora_b.shape[0], parts * rank])
+        low = op.matmul(x, op.permute_dims(self.lora_a))
+        # Sizes are variables of each parameter, which are equal.
+        low = low * op.reshape(self._shares[self.parts], low.shape)
+        low = op.reshape(low, [low.shape[0], self.lora_b.shape[0]])
         plain: nn.Tensor = self.plain(x)
-        return plain + op.matmul(low, op.permute_dims(up))
+        return plain + op.matmul(low, self.lora_b)
 
 
 class _WithAdapters(Mutator):
     """Replaces the layers of some kinds."""
 
-    def __init__(self, layers: Mapping[str, Any], dtype: str, shares: dict[str, nn.Tensor]) -> None:
+    def __init__(self, layers: Mapping[str, Any], dtype: str, shares: dict[int, nn.Tensor]) -> None:
         self.layers, self.dtype, self.shares = layers, dtype, shares
 
     @override
@@ -318,10 +323,11 @@ class _WithAdapters(Mutator):
 
 
 class AdaptedDecoder(nn.Module):
-    """A decoder whose methods take the share that each row has of each rank: (rows, rank)."""
+    """A decoder whose methods take the shares of rows as of `AdapterSet.shares`."""
 
     def __init__(self, decoder: Any, kinds: Kinds, dtype: str) -> None:
-        self._shares: dict[str, nn.Tensor] = {}
+        self._shares: dict[int, nn.Tensor] = {}
+        self._counts = counts_of(kinds)
         self.dtype, parts = dtype, dict(kinds)
         self.layers = {
             layer: (parts[kind_of(layer)], int(node.in_features), int(node.out_features))
@@ -331,25 +337,26 @@ class AdaptedDecoder(nn.Module):
         """The adapted layers: their parts, columns and rows."""
         self.decoder = _WithAdapters(self.layers, dtype, self._shares).visit("", decoder)
 
-    def decode(self, ids: nn.Tensor, share: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+    def decode(self, ids: nn.Tensor, shares: Sequence[nn.Tensor], cache: PagedKVCache) -> nn.Tensor:
         """As of `Decoder`."""
-        self._shares["share"] = share
+        self._shares.update(zip(self._counts, shares, strict=True))
         found: nn.Tensor = self.decoder.decode(ids, cache)
         return found
 
     def forward(
-        self, ids: nn.Tensor, rows: nn.Tensor, share: nn.Tensor, cache: PagedKVCache
+        self, ids: nn.Tensor, rows: nn.Tensor, shares: Sequence[nn.Tensor], cache: PagedKVCache
     ) -> nn.Tensor:
         """As of `Decoder`."""
-        self._shares["share"] = share
+        self._shares.update(zip(self._counts, shares, strict=True))
         x = self.decoder.hidden(ids, cache)
-        self._shares["share"] = op.take(share, rows, axis=0)
+        for parts, share in self._shares.items():
+            self._shares[parts] = op.take(share, rows, axis=0)
         found: nn.Tensor = self.decoder.scores(op.take(x, rows, axis=0))
         return found
 
-    def states(self, ids: nn.Tensor, share: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+    def states(self, ids: nn.Tensor, shares: Sequence[nn.Tensor], cache: PagedKVCache) -> nn.Tensor:
         """As of `Decoder`."""
-        self._shares["share"] = share
+        self._shares.update(zip(self._counts, shares, strict=True))
         found: nn.Tensor = self.decoder.states(ids, cache)
         return found
 
@@ -364,5 +371,6 @@ class AdaptedDecoder(nn.Module):
         for method in found.values():
             [rows] = method["ids"].shape
             cache, plain = method.pop("cache"), method.pop("$")
-            method |= {"share": spec.Tensor([rows, "rank"], self.dtype), "cache": cache, "$": plain}
+            shares: list[Any] = [spec.Tensor([rows, f"rank{n}"], self.dtype) for n in self._counts]
+            method |= {"shares": spec.Tuple("shares", shares), "cache": cache, "$": plain}
         return found

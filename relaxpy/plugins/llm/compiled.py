@@ -265,13 +265,13 @@ class CompiledDecoder:
     ) -> Any:
         own = self._adapting(adapters)
         program = self._adapted_program(own.adapters.kinds, *_STEPS)
-        share = own.adapters.share(adapters, [*map(len, ids)], self.dtype)
+        shares = own.adapters.shares(adapters, [*map(len, ids)], self.dtype)
         last: tuple[Any, ...] = (np.array(rows, np.int32),)
         name = "forward"
         if len(flat) == 1 and len(rows) == 1:
             name, last = "decode", ()
         return self._append(
-            cache, sequences, ids, lambda: program[name](flat, *last, share, cache, own.params)
+            cache, sequences, ids, lambda: program[name](flat, *last, shares, cache, own.params)
         )
 
     def states(
@@ -285,7 +285,7 @@ class CompiledDecoder:
         else:
             own = self._adapting([adapter])
             program, params = self._adapted_program(own.adapters.kinds, "states"), own.params
-            extra = [own.adapters.share([adapter], [len(ids)], self.dtype)]
+            extra = [own.adapters.shares([adapter], [len(ids)], self.dtype)]
         return self._append(
             cache, [sequence], [ids], lambda: program["states"](flat, *extra, cache, params)
         )

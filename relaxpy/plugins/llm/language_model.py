@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
-from relaxpy.plugins.llm.adapters import Adapter, read_adapter
+from relaxpy.plugins.llm.adapters import Adapter, AdapterSet, read_adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder, decoder_of, memory_of
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
@@ -179,6 +179,9 @@ class LanguageModel:
         if name in self._adapters:
             raise ModelError(f"{self.name} has an adapter {name!r}")
         own = read_adapter(Path(path), self.decoder.config, self.decoder.dtype)
+        kinds = AdapterSet([own, *self._adapters.values()]).kinds
+        if len(dict(kinds)) < len(kinds):
+            raise ModelError(f"{path} has other parts of layers than the adapters before it")
         self.decoder.prepare(own)
         self._adapters[name] = own
 
