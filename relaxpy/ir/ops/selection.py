@@ -237,7 +237,7 @@ def _ranked(
     for (*row,) in T.grid(*sizes):
         while (lesser[*row] < rank[*row]) & (place[*row] < size - 1):
             place[*row] += 1
-            is_equal = T.meta_var(keys[*row, _inside(place[*row], size)] == low[*row])
+            is_equal = T.meta_var(keys[*row, inside(place[*row], size)] == low[*row])
             lesser[*row] += T.Cast("int32", is_equal)
     for (*row,) in T.grid(*sizes):
         found = inside(place[*row], size)
