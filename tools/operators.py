@@ -63,6 +63,7 @@ HEADINGS = {
     "scatter": "Scattering",
     "repetition": "Repetition",
     "sorting": "Sorting",
+    "decision_trees": "Trees",
     "python_syntax": "Syntax",
     "image": "Images",
     "regions": "Regions",

@@ -95,6 +95,7 @@ def _of_loop(tree: For, program: KernelProgram) -> Tree:
     divided = tuple(_divided(part, program) for part in tree.body)
     is_same = all(a is b for a, b in zip(tree.body, divided, strict=True))
     is_long = is_same or (axis.extent.constant or 0) >= Parallel.FEW
+    is_long &= axis.extent.constant != 1
     if is_long and _is_worth(time * axis.extent) and _in_any_order(tree, program.plan):
         low, high = _block()
         block = replace(tree, axis=Axis(axis.var, low, high))

@@ -349,7 +349,8 @@ def _is_tuple(value: object) -> TypeIs[tuple[object, ...]]:
 
 def _read_fields(value: tuple[object, ...], sinfos: Iterable[rx.StructInfo | None]) -> Value:
     """The tuple with its fields converted, or the same tuple if none changes."""
-    if {*map(type, value)} == {np.ndarray}:
+    kinds = {*map(type, value)}
+    if kinds == {np.ndarray} or (kinds == {dict} and {*sinfos} == {None}):
         return value
     read = tuple(map(to_value, value, sinfos))
     return value if all(map(operator.is_, value, read)) else read

@@ -112,7 +112,7 @@ def _store_from(first: int, node: Any, leaves: Any, row: PrimExpr, group: PrimEx
         _store_from(first + 1, node, leaves, row, group)
 
 
-def _groups(trees: IntImm) -> tuple[IntImm, IntImm]:
+def _groups(trees: IntImm) -> tuple[PrimExpr, PrimExpr]:
     """The number of groups of trees, and how many of them a group has, in the last one or fewer."""
     groups = -(-trees.value // _TREES)
     return ops.const(groups, "int64"), ops.const(-(-trees.value // groups), "int64")
@@ -126,11 +126,11 @@ def _next(x: Any, nodes: Any, row: PrimExpr, node: PrimExpr) -> PrimExpr:
 
 def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     """The kernel of trees whose number is known; others are a call of the runtime."""
-    shapes = [literal_shape(tensor_of(builder.struct_info_of(arg))) for arg in call.args]
-    if any(shape is None for shape in shapes) or tensor_of(call.args[0].struct_info).dtype.is_void:
+    operands = [tensor_of(builder.struct_info_of(arg)) for arg in call.args]
+    if any(o.dtype.is_void or literal_shape(o) is None for o in operands):
         return call
-    _, (_, fields), (trees,) = shapes
-    if not isinstance(fields, IntImm) or not isinstance(trees, IntImm) or not trees.value:
+    [trees] = literal_shape(operands[2]) or [None]
+    if not isinstance(trees, IntImm) or not trees.value:
         return call
     return rules.te_kernel(builder, walked, "tree_leaves", *call.args, call.attrs["depth"])
 

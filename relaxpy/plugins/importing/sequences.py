@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,10 +89,27 @@ def get(value: Any) -> Any:
     return value
 
 
+@lru_cache
+def _names_of(keys: str) -> tuple[tuple[Any, ...], dict[Any, Any]]:
+    """The keys, and a map that has them, whose copies have room for all."""
+    names = tuple(json.loads(keys))
+    return names, dict.fromkeys(names)
+
+
 def maps(rows: Any, keys: str) -> tuple[dict[Any, float], ...]:
-    """A map from keys to numbers for each row."""
-    names = json.loads(keys)
-    return tuple(dict(zip(names, row, strict=True)) for row in np.asarray(rows).tolist())
+    """A map from keys to numbers for each row; many rows are filled key by key."""
+    array, (names, one) = np.asarray(rows), _names_of(keys)
+    if array.shape[1] != len(names):
+        raise RuntimeCheckError(f"rows of {array.shape[1]} numbers, expected {len(names)}")
+    found = tuple([one.copy() for _ in array])
+    if len(array) < len(names):
+        for row, numbers in zip(found, array.tolist(), strict=True):
+            row.update(zip(names, numbers, strict=True))
+        return found
+    for name, column in zip(names, array.T.tolist(), strict=True):
+        for row, number in zip(found, column, strict=True):
+            row[name] = number
+    return found
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (

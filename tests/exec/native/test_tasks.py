@@ -15,6 +15,7 @@ import relaxpy
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.exec.machine import tuning
 from relaxpy.exec.native.threads import pool
+from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim
 from tests.exec.native.test_contract import graph
@@ -23,6 +24,7 @@ from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.seed import SEED
 from tests.guard_pages import guarded
+from tests.ir.ops.cases.decision_trees import leaves, table
 
 RNG = np.random.default_rng(21)
 pool_of = cache(pool.Pool)
@@ -386,3 +388,17 @@ def test_elements_next_to_the_largest_index_are_not_divided() -> None:
     kernel.runs(2**63 - 9, 2**63 - 1, floats(8), np.zeros(8, "float32"))
     [name] = {row.kernel for row in kernel.native.report()}
     assert "tasks" not in kernel.native.kernel_source(name, kind="tree")
+
+
+def test_groups_of_trees_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, nodes, roots = table("float32", 20, 14)
+    sinfos = (TensorStructInfo(v.shape, str(v.dtype)) for v in (x, nodes, roots))
+    params = [relaxpy.relax.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos)]
+    builder = relaxpy.relax.BlockBuilder()
+    with builder.function("main", params):
+        builder.emit_func_output(relaxpy.relax.op.tree_leaves(*params, 14))
+    module = builder.get()
+    assert "tasks of group" in tree_of(module)
+    for threads in (1, 3):
+        main = compiled(module, threads, monkeypatch)["main"]
+        np.testing.assert_array_equal(main(x, nodes, roots), leaves(x, nodes, roots, 14))

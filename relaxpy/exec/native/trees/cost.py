@@ -117,9 +117,9 @@ def _of_run(run: Run) -> int:
     if product_of(run) is not None:
         return Cost.PRODUCT
     along = None if run.is_scalar else lane_axis(run)
-    match run.statements:
-        case [Compound(items=items)]:
-            return _of_items(items)
+    first = run.statements[0]
+    if isinstance(first, Compound):  # which is the only one
+        return _of_items(first.items)
     if along is None:
         values = (e for statement in run.statements for e in expressions_of(statement))
         return Cost.ITERATION + sum(map(_of_value, values))

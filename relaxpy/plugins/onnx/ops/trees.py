@@ -132,7 +132,7 @@ class _Forest:
         return _Forest(feature, limit, mode, yes, no, nan, self.roots, self.weights)
 
     def half_lines(self, dtype: str) -> tuple[Array, bool]:
-        """The nodes of `R.tree_leaves`, and whether they test negatives of features, too.
+        """The nodes of `R.tree_leaves`, and whether some test negatives of features.
 
         Then the features are 2 k, and their negatives 2 k + 1. There, no NaN passes a test. So a
         node that NaN passes tests the contrary, and one that tests whether a value is above a limit
