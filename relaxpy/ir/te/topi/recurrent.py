@@ -343,7 +343,8 @@ def lstm_kernel(
     if peepholes is not None:
         seen = {x: _rows_from(peepholes, hidden * k) for k, x in enumerate("IOF")}
     new, cells = _lstm_step(walk, c, from_state, functions, order, seen, projection, coupled)
-    first, updates = [_first(state), _first(cell)], [new, cells]
+    first = [_first(state), _first(cell)]
+    updates: list[Element] = [new, cells]
     if every_cell:
         return [walk.at_positions(states, 0) for states in walk.walked(first, updates, [h, c])]
     return walk.results(first, updates, [h, c])
