@@ -23,7 +23,7 @@ def configure(config: pytest.Config) -> None:
 
 def whole_tables() -> bool:
     """Whether this is `make test-all`, which runs all rows of tables."""
-    return bool(_CONFIG[0].getoption("--whole-table"))
+    return any(config.getoption("--whole-table") for config in _CONFIG)
 
 
 def targets(name: str) -> tuple[str, ...]:

@@ -157,7 +157,7 @@ FLOORS = {
     """,
     "relaxpy/plugins/torch": """
         registry.py symbols.py strides.py arrays.py context.py complexes.py mutation.py ops
-        backward.py
+        backward.py recurrent.py
         decompose.py fx_graph.py importer.py
         api.py models.py dynamo.py
     """,

@@ -29,6 +29,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, guard_o
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from relaxpy.plugins.importing.unsupported import FrontendError, UnsupportedError
+from relaxpy.plugins.torch import recurrent as recurrent  # its operators have decompositions
 from relaxpy.plugins.torch.backward import DECOMPOSITIONS, Tensor, aten, decomposition
 from relaxpy.plugins.torch.mutation import (
     Followed,

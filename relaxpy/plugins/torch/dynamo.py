@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence, Set
+from ctypes import c_uint8, c_uint16, c_uint32, c_uint64
+from operator import attrgetter
 from typing import Any, Final
 from weakref import WeakSet, ref
 
@@ -23,6 +25,7 @@ from relaxpy.ir.core.tensor import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.passes.bind_params import BindParams
 from relaxpy.ir.relax.nodes import Function
+from relaxpy.plugins.torch import recurrent
 from relaxpy.plugins.torch.api import import_exported
 from relaxpy.plugins.torch.arrays import complex_view, constant, real_view
 from relaxpy.plugins.torch.decompose import table_for_graphs
@@ -33,6 +36,9 @@ from relaxpy.plugins.torch.symbols import is_symbolic, sympy_of
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
+# Recurrent layers are in graphs then. PyTorch reads it before it calls a backend.
+torch._dynamo.config.allow_rnn = True
+
 _TOKEN = np.zeros(0, np.float32)
 Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -42,7 +48,7 @@ def relax_dynamo(
     pipeline: str | Callable[[IRModule], IRModule] | None = None,
     *,
     target: Any = None,
-    freezing: bool = False,
+    freezing: bool = True,
 ) -> Backend:
     """A backend for `torch.compile` that compiles with a pipeline, for a target.
 
@@ -50,8 +56,9 @@ def relax_dynamo(
     graphs are compiled, sizes that PyTorch treats as dynamic are shape variables.
 
     With `freezing`, the weights of graphs without gradients are constants, as those of exported
-    programs: they are packed once. A change of a weight has the graph compiled again, but not one
-    that PyTorch does not count: through `weight.data` or an array of NumPy.
+    programs: they are packed once. A change of a weight has the graph compiled again. PyTorch does
+    not count changes through `weight.data` and arrays of NumPy: of these, one of a few elements may
+    not be noticed. Without `freezing` weights are arguments, whose changes are all seen.
 
     Errors, when a graph is compiled:
         OpNotImplemented (also NotImplementedError): nodes cannot be imported.
@@ -82,15 +89,12 @@ def relax_dynamo(
 
     def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         for node in module.graph.nodes:
-            if node.target in _ONE_HOT:
-                node.target = _one_hot
+            if node.op == "call_function":
+                node.target = _FORMS.get(node.target, node.target)
         module.recompile()
         return compiler(module, example_inputs)  # type: ignore[no-any-return]
 
     return backend
-
-
-_ONE_HOT: Final = (torch.nn.functional.one_hot, torch.ops.aten.one_hot.default)
 
 
 def _one_hot(x: Any, num_classes: int = -1) -> Any:
@@ -100,6 +104,12 @@ def _one_hot(x: Any, num_classes: int = -1) -> Any:
     zeros = torch.zeros([*x.shape, num_classes], dtype=torch.int64, device=x.device)
     return zeros.scatter(-1, x.unsqueeze(-1), 1)
 
+
+#: Functions by those of PyTorch that they stand in for.
+_FORMS: Final[dict[Any, Callable[..., Any]]] = {
+    **dict.fromkeys((torch.nn.functional.one_hot, torch.ops.aten.one_hot.default), _one_hot),
+    **recurrent.FORMS,
+}
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -350,16 +360,20 @@ def static_inputs() -> frozenset[int]:
 class _Weights:
     """Weights of a call, and the graph compiled with them, if any.
 
-    PyTorch counts the changes of a tensor, except those by optimisers that are fused.
+    PyTorch counts the changes of a tensor, except those by optimisers that are fused, through
+    `weight.data` and through arrays of NumPy. An element of each weight shows most of these.
     """
-
-    __slots__ = ("__weakref__", "calls", "memory", "patience", "run", "stepped", "tensors")
 
     def __init__(
         self, tensors: Sequence[Any], patience: int, forget: Callable[[object], object]
     ) -> None:
-        self.tensors: list[tuple[ref[Any], int, int]]
-        self.tensors = [(ref(x, forget), x._version, x.data_ptr()) for x in tensors]
+        #: While all of them live, no other tensors have their ids.
+        self.refs = [ref(x, forget) for x in tensors]
+        self.ids = [*map(id, tensors)]
+        self.versions = [*map(_VERSION, tensors)]
+        self.places = [*map(_PLACE, tensors)]
+        self.elements = [*map(_element, tensors)]
+        self.bits = [*map(_BITS, self.elements)]
         #: Keeps the memory of the tensors alive, so that their addresses are not reused.
         self.memory = [x.detach() for x in tensors]
         #: How many calls there were, and after how many these weights are compiled.
@@ -369,13 +383,25 @@ class _Weights:
 
     def are(self, tensors: Sequence[Any]) -> bool:
         """True if these are the same tensors with the same elements as before."""
-        if self.stepped:
-            return False
-        for (known, version, address), x in zip(self.tensors, tensors, strict=True):
-            is_known = known() is x
-            if not is_known or x._version != version or x.data_ptr() != address:
-                return False
-        return True
+        return (  # by maps, which take little time for each of many weights
+            not self.stepped
+            and [*map(id, tensors)] == self.ids
+            and [*map(_VERSION, tensors)] == self.versions
+            and [*map(_PLACE, tensors)] == self.places
+            and [*map(_BITS, self.elements)] == self.bits  # of memory that the tensors still have
+        )
+
+
+_VERSION, _PLACE, _BITS = attrgetter("_version"), torch.Tensor.data_ptr, attrgetter("value")
+_UNSIGNED: Final[Any] = {1: c_uint8, 2: c_uint16, 4: c_uint32}
+
+
+def _element(x: Any) -> Any:
+    """The bits of an element in the middle of a tensor, where its memory is."""
+    if not x.numel():
+        return c_uint8()
+    place = sum(size // 2 * step for size, step in zip(x.shape, x.stride(), strict=True))
+    return _UNSIGNED.get(x.itemsize, c_uint64).from_address(x.data_ptr() + place * x.itemsize)
 
 
 class Freezer:
@@ -429,7 +455,7 @@ def _note_steps() -> None:
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     changed = {id(param) for group in optimizer.param_groups for param in group["params"]}
     for weights in [*_ALL]:
-        if not changed.isdisjoint(id(known()) for known, _, _ in weights.tensors):
+        if not changed.isdisjoint(weights.ids):
             weights.stepped = True
 
 

@@ -89,6 +89,19 @@ class _Walk:
 
         return self.stage(rows, element, name)
 
+    def product_of_rows(
+        self, states: Element, weights: Tensor, rows: Any, offset: Any, name: str
+    ) -> Tensor:
+        """The sums over k, one of so many rows, of states(t, b, k) * weights(offset + k, j)."""
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, rows), "k")
+            terms = states(t, b, axis.var) * weights(axis.var + offset, j)
+            total: PrimExpr = reduce.sum(terms, axis=axis)
+            return total
+
+        return self.stage(weights.shape[1], element, name)
+
     def product_of_bytes(self, state: Tensor, weights: Tensor, of: _OfBytes) -> Tensor:
         """The matmul of the quantised state before each step with 8-bit weights."""
         rows = weights.shape[0]
@@ -184,17 +197,21 @@ class _Walk:
         self, first: Sequence[Tensor], new: Sequence[Element], states: Sequence[Tensor]
     ) -> list[Tensor]:
         """The hidden states of all positions, then each state after the last step."""
-        found, lengths = self.walked(first, new, states), self.lengths
-        length, batch, _ = self.inputs.shape
+        found = self.walked(first, new, states)
+        length = self.inputs.shape[0]
+        return [self.at_positions(found[0], 0), *(_last(state, length) for state in found)]
+
+    def at_positions(self, states: Tensor, steps: int) -> Tensor:
+        """The states of all positions, each as it was some steps before that of its position."""
+        (length, batch, _), lengths = self.inputs.shape, self.lengths
 
         def output(p: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
-            value: PrimExpr = found[0](length - p if self.reverse else p + 1, b, j)
+            value: PrimExpr = states((length - p if self.reverse else p + 1) - steps, b, j)
             if lengths is None:
                 return value
             return tir.Select(p < lengths(b).astype("int64"), value, like(0, value))
 
-        every = _computed((length, batch, states[0].shape[2]), output, "Y")
-        return [every, *(_last(state, length) for state in found)]
+        return _computed((length, batch, states.shape[2]), output, "Y")
 
 
 def _last(states: Tensor, position: PrimExpr) -> Tensor:
@@ -244,8 +261,9 @@ def gru_kernel(
     functions: list[Activation],
     reverse: bool,
     clip: float | None = None,
+    order: str = "ZR",
 ) -> list[Tensor]:
-    """The same of gated recurrent units, whose gates are update, reset and hidden.
+    """The same of gated recurrent units, whose gates are update, reset (Z, R) and hidden.
 
     `bias` is that of the products with the state in the hidden gate, if these come first.
     """
@@ -268,7 +286,7 @@ def gru_kernel(
 
         return walk.stage(hidden, element, name)
 
-    update, reset = gate(0, "z"), gate(1, "r")
+    update, reset = gate(order.index("Z"), "z"), gate(order.index("R"), "r")
     if bias is None:
         scaled = walk.stage(hidden, lambda t, b, k: reset(t, b, k) * h(t - 1, b, k), "rh")
         from_reset = walk.product(scaled, weights, hidden, hidden * 2, "rh2h")
@@ -305,11 +323,14 @@ def lstm_kernel(
     reverse: bool,
     clip: float | None = None,
     coupled: bool = False,
+    order: str = "IOFG",
+    every_cell: bool = False,
 ) -> list[Tensor]:
     """The hidden states, the last one and the last cell state of a long short-term memory.
 
     The gates are input, output, forget and cell. Where `weights` are 8-bit with scales, the hidden
     state is quantised before matmuls. Hidden states are multiplied by the `projection`, if any.
+    With `every_cell`, the result is the hidden and the cell states of all positions.
     """
     hidden = cell.shape[1]
     walk = _Walk(inputs, reverse, clip, lengths, hidden)
@@ -321,8 +342,96 @@ def lstm_kernel(
     seen: dict[str, Seen] = {}
     if peepholes is not None:
         seen = {x: _rows_from(peepholes, hidden * k) for k, x in enumerate("IOF")}
-    new, cells = _lstm_step(walk, c, from_state, functions, "IOFG", seen, projection, coupled)
-    return walk.results([_first(state), _first(cell)], [new, cells], [h, c])
+    new, cells = _lstm_step(walk, c, from_state, functions, order, seen, projection, coupled)
+    first = [_first(state), _first(cell)]
+    updates: list[Element] = [new, cells]
+    if every_cell:
+        return [walk.at_positions(states, 0) for states in walk.walked(first, updates, [h, c])]
+    return walk.results(first, updates, [h, c])
+
+
+def gradient_kernel(
+    of_states: Tensor,
+    factors: Tensor,
+    kept: Tensor,
+    weights: Tensor,
+    of_cells: Tensor | None = None,
+    seen: Tensor | None = None,
+    projection: Tensor | None = None,
+    *,
+    reverse: bool,
+) -> list[Tensor]:
+    """What steps add to the gradients of the states before them, by walking from the last step.
+
+    The results are these gradients after the step of each position, and before the first step, for
+    the hidden states, and then for the cell states, if any. The gradients of the hidden states,
+    of those before the projection, and of the cell states are h, u and c. Those of the gates are
+    `factors` * (c, c, c, u), or without cells `factors` * h for each gate. A step keeps `kept` of
+    c, or without cells of h, and a cell is `seen` by u.
+
+    Shapes:
+        of_states, of_cells   (length, batch, projection or hidden), (length, batch, hidden)
+        factors               (length, batch, gates * hidden)
+        kept, seen            (length, batch, hidden)
+        weights, projection   (gates * hidden, projection or hidden), (projection, hidden)
+    """
+    hidden = kept.shape[2]
+    walk = _Walk(of_states, not reverse, None, None, hidden)
+    width = weights.shape[1]
+    h, c = walk.state("dh", width), walk.state("dc")
+
+    def at(given: Tensor) -> Element:
+        return lambda t, b, j: given(walk.position(t), b, j)
+
+    def total(given: Tensor, state: Tensor, name: str) -> Tensor:
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            return at(given)(t, b, j) + state(t - 1, b, j)
+
+        return walk.stage(given.shape[2], element, name)
+
+    of_h = total(of_states, h, "of_h")
+    of_u, of_kept = of_h, of_h
+    if projection is not None:
+        of_u = walk.product_of_rows(of_h, projection, width, 0, "of_u")
+    if of_cells is not None and seen is not None:
+        direct, through = total(of_cells, c, "direct"), at(seen)
+
+        def cell(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            return direct(t, b, j) + of_u(t, b, j) * through(t, b, j)
+
+        of_kept = walk.stage(hidden, cell, "of_c")
+    count = simplify(weights.shape[0] // hidden)
+    assert isinstance(count, tir.IntImm)
+
+    def product(gate: int) -> Tensor:
+        """What a gate adds to the gradient of the state before."""
+        of_gate, offset = of_u if gate == count.value - 1 else of_kept, hidden * gate
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            return at(factors)(t, b, j + offset) * of_gate(t, b, j)
+
+        gradient = walk.stage(hidden, element, f"of_gate_{gate}")
+        return walk.product_of_rows(gradient, weights, hidden, offset, f"product_{gate}")
+
+    products = [product(gate) for gate in range(count.value)]
+
+    def remaining(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return at(kept)(t, b, j) * of_kept(t, b, j)
+
+    def new(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        value = sum((product(t, b, j) for product in products[1:]), products[0](t, b, j))
+        return value if of_cells is not None else value + remaining(t, b, j)
+
+    states, updates = [h], [new]
+    if of_cells is not None:
+        states, updates = [h, c], [new, remaining]
+    batch, dtype = of_states.shape[1], of_states.dtype
+    first = [
+        _computed((1, batch, s.shape[2]), lambda *_: ops.const(0, dtype), "zeros") for s in states
+    ]
+    found = walk.walked(first, updates, states)
+    length = of_states.shape[0]
+    return [part for s in found for part in (walk.at_positions(s, 1), _last(s, length))]
 
 
 def _rows_from(weights: Tensor, offset: Any) -> Seen:

@@ -11,6 +11,7 @@ from relaxpy.plugins.torch.ops import (
     linear as linear,
     movement as movement,
     prims as prims,
+    recurrent as recurrent,
     reduce as reduce,
     rows as rows,
     special as special,
