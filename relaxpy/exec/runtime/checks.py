@@ -409,7 +409,8 @@ class Signature:
     def of(func: rx.Function, name: str) -> Signature:
         """The signature of `func`."""
         tree, ret = func.attrs.get(OUTPUT_TREE), func.ret_struct_info
-        found = getattr(func.struct_info, "ret", None) or func.body.body.struct_info
+        found = getattr(func.struct_info, "ret", None)
+        found = found or getattr(func.body.body, "struct_info", None)  # an operator has none
         returns = bool(func.attrs.get(RETURNS_TREE))
         strings = func.attrs.get(STRING_SIZES)
         return Signature(name, func.params, ret, func.span, tree, returns, ret or found, strings)
