@@ -7,7 +7,9 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.relax.transform import BindParams, BindSymbolicVars
+from relaxpy.ir.pass_infra.passes import Pass
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.relax.transform import BindParams, BindSymbolicVars, InlinePrivateFunctions
 from tests.ir.relax.texts import module
 
 Two = module("""
@@ -169,3 +171,47 @@ def main(x: f32[n], z: f32[k]):
 """)
     with pytest.raises(UnknownNameError, match="calls in the module give shape variable m other"):
         BindSymbolicVars({"m": 4})(mod)
+
+
+Values = module("""
+@private
+def shared(x: f32[m]):
+    return R.exp(x)
+
+@private
+def inlined(x: f32[k]):
+    f = cls.shared
+    return (f, f(x))
+
+@private
+def apply(f: R.Callable((f32[3],), f32[3]), x: f32[3]):
+    return f(x)
+
+def main(x: f32[n], w: f32[3]):
+    f = cls.shared
+    t = (cls.shared, w)
+    g = t[0]
+    p = cls.inlined(x)
+    h = p[0]
+    return (f(x), g(w), h(w), p[1], cls.apply(cls.shared, w))
+""")
+
+
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [
+        (BindParams("main", {"w": W}), 1),
+        (BindSymbolicVars({"n": 3}, "main"), 2),
+        (InlinePrivateFunctions(), 2),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_functions_of_the_module_are_values_as_before(step: Pass, count: int) -> None:
+    after = step(Values)
+    assert check_well_formed(after, normal_form=True) == []
+    expected = relaxpy.compile(Values, "reference")["main"](W, W)
+    for one, other in zip(
+        relaxpy.compile(after, "numpy")["main"](*[W] * count), expected, strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, MutableMapping
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping
 from dataclasses import field
 from typing import Any
 
@@ -56,7 +56,8 @@ class Context:
     a whole program, a variable out of scope is an error; an open context is for expressions that
     are still being built. `signatures` are those of the module's functions, and `renamed` the same
     with new bound shape variables, which occur nowhere else (DER-51). Functions of an unknown
-    module have the `assumed` signature. `suppress_warnings` is set for programs that were derived
+    module have the `assumed` signature, and those in `values`, where they are not called, the
+    struct info there. `suppress_warnings` is set for programs that were derived
     before. A program that is read `as_written` may contradict its kernels and annotations, and its
     calls stay as they are; the well-formedness check finds that later. A front end that knows the
     positions of operands passes `span_of`.
@@ -73,6 +74,7 @@ class Context:
     suppress_warnings: bool = False
     as_written: bool = False
     assumed: rx.StructInfo | None = None
+    values: Mapping[str, rx.StructInfo] = field(default_factory=dict)
     span_of: Callable[[rx.Expr], Span | None] = written_at
 
     def sinfo_of(self, expr: rx.Expr) -> rx.StructInfo:
@@ -86,7 +88,10 @@ class Context:
         if isinstance(expr, rx.Var):
             return self._variable_sinfo(expr)
         if isinstance(expr, rx.GlobalVar):
-            is_open = not self.closed and self._known_sinfo(expr) is None
+            known = self._known_sinfo(expr)
+            if known is self.assumed and expr.name_hint in self.values:
+                return self.values[expr.name_hint]
+            is_open = not self.closed and known is None
             return rx.ObjectStructInfo() if is_open else self.global_sinfo(expr)
         if not isinstance(expr, rx.Expr):
             raise _not_a_value(expr)

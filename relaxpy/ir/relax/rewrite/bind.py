@@ -20,7 +20,7 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.analysis.variables import (
     defined_symbolic_vars,
@@ -180,7 +180,7 @@ def with_sizes(func: rx.Function, images: Mapping[tir.Var, tir.PrimExpr]) -> rx.
         return func
     after = rewriting.replace_variables(func, images)
     _check_defined(after, func)
-    return cast("rx.Function", PyExprMutator().visit_expr(after))
+    return cast("rx.Function", _knowing(PyExprMutator(), _values(after)).visit_expr(after))
 
 
 def values_of_sizes(
@@ -292,7 +292,7 @@ def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -
         attrs=_with_fewer_inputs(func, values),
     )
     leaves = {new_params[param]: value for param, value in values.items() if param in images}
-    after: rx.Function = _Bind(leaves).visit_expr(rest)
+    after: rx.Function = _knowing(_Bind(leaves), _values(rest)).visit_expr(rest)
     _check_defined(after, func)
     return after
 
@@ -369,14 +369,49 @@ def inline_functions(
             raise MisuseError(f"function {name} occurs twice in function_map")
         if not isinstance(callee, rx.Function):
             raise MisuseError(f"{name} is not a Relax function, but {type(callee).__name__}")
-        table[name] = _derived(callee)
-    func = _derived(func)
+        table[name] = callee
+    values = _values(func, *table.values())
+    table = {name: _derived(callee, values) for name, callee in table.items()}
+    func = _derived(func, values)
     after = _Inliner(table).expr(func)
-    return func if after is func else _derived(after)
+    return func if after is func else _derived(after, values)
 
 
-def _derived(func: rx.Function) -> rx.Function:
-    return PyExprMutator().builder_.normalize_function(func)
+def _derived(func: rx.Function, values: Mapping[str, rx.StructInfo]) -> rx.Function:
+    return _knowing(PyExprMutator(), values).builder_.normalize_function(func)
+
+
+M = TypeVar("M", bound=PyExprMutator)
+
+
+def _knowing(mutator: M, values: Mapping[str, rx.StructInfo]) -> M:
+    """The mutator, which knows the struct info of functions of the module that are values."""
+    mutator.builder_.context.values = values
+    return mutator
+
+
+def _values(*funcs: rx.Function) -> dict[str, rx.StructInfo]:
+    """The struct info of functions of the module that are values in these functions."""
+    found: dict[str, rx.StructInfo] = {}
+
+    def note(value: rx.Expr, sinfo: rx.StructInfo | None) -> None:
+        if isinstance(value, rx.GlobalVar) and sinfo is not None:
+            found.setdefault(value.name_hint, sinfo)
+        elif isinstance(value, rx.Tuple) and isinstance(sinfo, rx.TupleStructInfo):
+            for operand, known in zip(value.fields, sinfo.fields, strict=True):
+                note(operand, known)
+
+    for node in (node for func in funcs for node in walk(func)):
+        match node:
+            case rx.VarBinding(var=var, value=value):
+                note(value, var.struct_info)
+            case rx.Tuple(struct_info=sinfo):
+                note(node, sinfo)
+            case rx.SeqExpr(body=result, struct_info=sinfo):
+                note(result, sinfo)
+            case _:
+                pass
+    return found
 
 
 class _Inliner(rewriting.BindingRewriter):
