@@ -250,23 +250,32 @@ class CompiledDecoder:
         `calls` has their hooks, and the errors of these afterwards. After another error sequences
         are as before.
         """
+        program, name, args = self.prepared(ids, rows, adapters, hooked=calls is not None)
+        return self._append(cache, sequences, ids, lambda: program[name](*args(cache)), calls)
+
+    def prepared(
+        self,
+        ids: Sequence[Sequence[int]],
+        rows: Sequence[int],
+        adapters: Sequence[Adapter | None],
+        *,
+        hooked: bool,
+    ) -> tuple[Any, str, Callable[[Any], tuple[Any, ...]]]:
+        """The program and its function for tokens, and the arguments by the cache."""
         flat = np.array([token for own in ids for token in own], np.int32)
         last: tuple[Any, ...] = (np.array(rows, np.int32),)
         name = "forward"
         if len(flat) == 1 and len(rows) == 1:
             name, last = "decode", ()
+        program, params = self.program, self.params
         if any(adapters):
             own = self._adapting(adapters)
-            program = self._other_program(own.adapters.kinds, calls is not None, *_STEPS)
+            program = self._other_program(own.adapters.kinds, hooked, *_STEPS)
             last = (*last, own.adapters.share(adapters, [*map(len, ids)], self.dtype))
             params = own.params
-        else:
-            program, params = self.program, self.params
-            if calls is not None:
-                program = self._other_program(frozenset(), True, *_STEPS)
-        return self._append(
-            cache, sequences, ids, lambda: program[name](flat, *last, cache, params), calls
-        )
+        elif hooked:
+            program = self._other_program(frozenset(), True, *_STEPS)
+        return program, name, lambda cache: (flat, *last, cache, params)
 
     def states(
         self,

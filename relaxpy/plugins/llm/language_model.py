@@ -12,7 +12,7 @@ from operator import index
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from typing_extensions import override
@@ -35,6 +35,9 @@ from relaxpy.plugins.llm.tokens import Tokenizer
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
+
+if TYPE_CHECKING:
+    from relaxpy.plugins.llm.profiled import ModelProfile
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A text to continue, the messages of a conversation, or tokens."""
@@ -232,7 +235,7 @@ class LanguageModel:
         last = self.decoder.config.layers
         if isinstance(layer, (bool, np.bool_)) or not isinstance(layer, Integral):
             raise ModelError(f"a layer is an integer, found {shown(layer)}")
-        if not 0 <= layer <= last:
+        if not 0 <= int(layer) <= last:
             raise ModelError(f"the layers are 0, the embedding, to {last}, found {layer!s:.20}")
         return int(layer)
 
@@ -258,6 +261,24 @@ class LanguageModel:
         reader._hooks = (*self._hooks, *((layer, own.append) for layer, own in found.items()))
         reader._read(self.tokens(prompt), reader._last_states)
         return {layer: np.concatenate(own, dtype="float32") for layer, own in found.items()}
+
+    @user_facing
+    def profile(self, prompt: Prompt, *, repeat: int = 5) -> ModelProfile:
+        """The time of a prompt, and of a token after it, by operator and by layer.
+
+        Of a prompt that is read in chunks the last one counts. Each is called `repeat` times; the
+        fastest call counts. Operators run one by one for this, and other requests wait.
+
+        Errors:
+            ModelError (also ValueError): the prompt is not one, or too long.
+            MisuseError (also TypeError, ValueError): `repeat` is not a positive integer.
+        """
+        tokens = self._known(self.tokens(prompt))
+        with self.turn:
+            self.decoder.check_free()
+            from relaxpy.plugins.llm.profiled import profile_of  # which few programs need
+
+            return profile_of(self.decoder, tokens, repeat, self._adapter)
 
     @property
     def memory(self) -> int:
@@ -586,11 +607,7 @@ class LanguageModel:
 
     def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""
-        words, limit = self.decoder.config.vocabulary, self.decoder.context
-        if len(tokens) > limit:
-            raise ContextError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
-        if unknown := [token for token in tokens if not 0 <= token < words]:
-            raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
+        tokens = self._known(tokens)
         cache, chunk = self.decoder.single_cache, chunk or self.decoder.chunk
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
         with self.turn:
@@ -600,6 +617,15 @@ class LanguageModel:
                 return [call(cache, part) for part in parts]
             finally:
                 self.decoder.state("remove_sequence", cache, 0)
+
+    def _known(self, tokens: Sequence[int]) -> Sequence[int]:
+        """These tokens. Errors: ModelError if they are too many, or the model lacks one."""
+        words, limit = self.decoder.config.vocabulary, self.decoder.context
+        if len(tokens) > limit:
+            raise ContextError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
+        if unknown := [token for token in tokens if not 0 <= token < words]:
+            raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
+        return tokens
 
     @override
     def __repr__(self) -> str:
