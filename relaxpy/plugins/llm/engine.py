@@ -51,7 +51,7 @@ class Request:
     adapter: Adapter | None = field(default=None, repr=False)
     """The adapter by which the model reads and continues it."""
     hooks: Hooks = field(default=(), repr=False)
-    """What reads or changes its states. It shares no prefix, as they are called for all of it."""
+    """They read or change its states. It shares no prefix, since hooks see all tokens."""
 
     @cached_property
     def random(self) -> np.random.Generator:

@@ -25,11 +25,11 @@ Hooks: TypeAlias = tuple[tuple[int, Hook], ...]
 STEP: Final = "relaxpy.llm.hook"
 """The packed function."""
 _RUNNING: Final[dict[Any, HookCalls]] = {}
-"""What is called in the program that runs over a cache."""
+"""The calls of hooks by the program that runs over a cache."""
 
 
 class HookCalls:
-    """The hooks of the sequences of one call of the model, which have so many rows each.
+    """The hooks of the sequences of one call of the model, with the counts of their rows.
 
     A sequence whose hook fails goes on without hooks; its error is in `errors`, by its place.
     """
@@ -62,7 +62,7 @@ def hook_calls(hooks: Sequence[Hooks], counts: Sequence[int]) -> HookCalls | Non
 
 
 def _changed(layer: int, hook: Hook, states: Any) -> Any:
-    """What a hook makes of states; one that returns nothing may have changed its array."""
+    """The states that a hook leaves; one that returns nothing may have changed its array."""
     own = states.copy()
     found = hook(own)
     found = own if found is None else found
@@ -94,7 +94,7 @@ def running(cache: Any, calls: HookCalls | None, call: Callable[[], Any]) -> Any
 def _step(cache: Any, layer: int, states: Any, out: Any) -> None:
     np.copyto(out, states)
     calls = _RUNNING.get(cache)
-    if calls is not None:  # a copy of the cache, of which a profile is made, has none
+    if calls is not None:  # the copies that a profile uses have none
         calls.change(int(layer), out)
 
 

@@ -598,7 +598,7 @@ class LanguageModel:
         return found
 
     def _last_states(self, cache: Any, part: Sequence[int]) -> Any:
-        """What the last layer sees of each token of a part of a single sequence."""
+        """The normed states of the last layer for a part of a single sequence."""
         calls = hook_calls([self._hooks], [len(part)])
         found = self.decoder.states(cache, 0, part, self._adapter, calls)
         if calls is not None:

@@ -104,7 +104,7 @@ class ModelProfile:
 
 
 def _read(step: StepProfile) -> int:
-    """The bytes of a step, without the embedding, of which few rows are read."""
+    """The bytes of a step, without those of the embedding, whose rows are mostly not read."""
     return sum(row.bytes for row in step.by_layer if row.name != EMBEDDING)
 
 
@@ -216,7 +216,7 @@ def _of_layer(rows: Sequence[ProfileRow], events: Sequence[Any]) -> Profile:
 
 
 def _with_bytes(row: ProfileRow, decoder: CompiledDecoder, length: int) -> ProfileRow:
-    """The row of attention with the keys and values of `length` tokens; others as they are."""
+    """The row of attention with the keys and values of `length` tokens."""
     if row.name != _ATTENTION:
         return row
     config = decoder.config

@@ -88,7 +88,7 @@ def steer(states: Any) -> Any:
 
 
 def chosen(lm: Any, *models: Any) -> list[list[int]]:
-    """What models of one batch choose, each token about once."""
+    """The tokens of models in one batch, each about once."""
     started = [one.start(one.tokens(TEXT), **OPTIONS) for one in models]
     while not all(one.request.done for one in started):
         lm.step()
