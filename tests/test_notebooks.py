@@ -25,7 +25,11 @@ from relaxpy.support.progress import SETTING
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 #: What a notebook needs that is not available everywhere.
-NEEDED = {"onnx_model.ipynb": "onnxruntime", "pytorch_model.ipynb": "torch"}
+NEEDED = {
+    "inside_a_language_model.ipynb": "tokenizers",
+    "onnx_model.ipynb": "onnxruntime",
+    "pytorch_model.ipynb": "torch",
+}
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 #: The tag of cells whose outputs are times, or depend on the machine or on what is installed.
 VARIES = "varies"

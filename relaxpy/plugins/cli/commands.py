@@ -296,9 +296,27 @@ def run(options: Namespace) -> int:
 
 
 def profile(options: Namespace) -> int:
-    """Print the time of a call by kernel."""
+    """Print the time of a call by kernel, or that of a language model."""
     from relaxpy.plugins.cli.inputs import arguments
 
+    of_model = {"quantize": "quantize", "context": "context", "cache_dtype": "cache-dtype"}
+    of_program = {"inputs": "", "input": "input", "random": "random", "dim": "dim"}
+    of_program |= {"function": "function", "trace": "trace", "pipeline": "pipeline"}
+    of_program |= {"imported": "import"}
+    is_language_model = options.prompt is not None
+    for name, option in (of_program if is_language_model else of_model).items():
+        value = getattr(options, name)
+        if not (value is None or value is False or value == []):
+            what = f"--{option}" if option else "an input"
+            other = "cannot be with" if is_language_model else "needs"
+            raise UsageError(f"{what} {other} --prompt, which is for language models")
+    if is_language_model:
+        from relaxpy.plugins.cli.language_models import load_model
+
+        lm = load_model(Namespace(**vars(options), threads=None), options.file, sequences=1)
+        measured = lm.profile(options.prompt, repeat=options.repeat)
+        print(json.dumps(measured.record(), indent=2) if options.json else measured)
+        return 0
     executable = _executable(options)
     function = _function(executable, options.function)
     args = arguments(function, _words(options), options.dim, _seed(options))

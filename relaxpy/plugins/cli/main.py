@@ -242,9 +242,16 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         "-o", "--output", metavar="OUT", help="write the result to a .npy or .npz file"
     )
 
-    command = add("profile", commands.profile, "print the time of a call by kernel")
+    command = add(
+        "profile",
+        commands.profile,
+        "print the time of a call by kernel",
+        "With --prompt, FILE is a language model: its prompt and a token, by operator and layer.",
+    )
     _add_compiled(command)
     _add_inputs(command)
+    command.add_argument("--prompt", metavar="TEXT", help="what a language model reads")
+    language_models.add_model_options(command)
     command.add_argument("--repeat", type=_count, default=5, metavar="N", help="calls (default: 5)")
     command.add_argument(
         "--trace", metavar="OUT", help="write the time line in JSON, for Chrome or Perfetto"

@@ -7,6 +7,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -24,6 +25,7 @@ from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.plugins.llm.adapters import AdaptedDecoder, Adapter, AdapterSet, Kinds
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.decoders import Decoder
+from relaxpy.plugins.llm.hooks import HookCalls, running
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
 from relaxpy.plugins.nn.core import get_default_dtype
@@ -93,14 +95,19 @@ class CompiledDecoder:
         self.quantization, self._target = quantization, target
         self._decoder: Any = decoder_of(config, self._packed, quantization)
         self._programs: dict[Any, Any] = {}
-        """Programs with adapters, by their methods and the kinds of layers that they adapt."""
+        """Programs with adapters or hooks, by their methods and the kinds of adapted layers."""
+        self._thread: int | None = None
+        """The thread in which a program runs, which may call hooks."""
         self._alone: WeakKeyDictionary[Adapter, _Adapting] = WeakKeyDictionary()
         self._together: _Adapting | None = None
         """How adapters run, each alone, and the last ones that ran in one call."""
         weights = source if isinstance(source, Mapping) else open_weights(source)
         names = names_of(config, weights) if names is None else names
         self.values = self._loaded(weights, names, progress)
-        self.program, self.params = self._compiled("decode", "forward", "create_cache")
+        decoder = self._decoder
+        methods = (*_STEPS, "create_cache")
+        self.program = self._program(decoder, decoder.specification(*methods), methods)
+        self.params = tuple(self.values[name] for name, _ in decoder.named_parameters())
         self.target: str = self.program.target
         self.limits = [ShapeTuple([n]) for n in (sequences, tokens, chunk, page, 0)]
 
@@ -126,13 +133,6 @@ class CompiledDecoder:
             return {**values.read(progress), **packed}
         return rounded(self._decoder, ChainMap(packed, values), progress)
 
-    def _compiled(self, *methods: str) -> tuple[Any, tuple[Any, ...]]:
-        """The program of methods of the model, and the values that these take."""
-        decoder = self._decoder
-        return self._program(decoder, decoder.specification(*methods), methods), tuple(
-            self.values[name] for name, _ in decoder.named_parameters()
-        )
-
     def _program(self, decoder: Any, specification: Any, what: object) -> Any:
         """The program of a decoder, which `what` tells from others of this model."""
         forms = [(name, w.quantization, w.has_offset) for name, w in self._packed.items()]
@@ -148,9 +148,10 @@ class CompiledDecoder:
         """The datatype of what the layers compute."""
         return str(self._decoder.norm.weight.dtype)
 
-    def prepare(self, adapter: Adapter) -> None:
-        """Compile the program that an adapter needs, so that no batch waits for that."""
-        self._adapted_program(AdapterSet([adapter]).kinds, *_STEPS)
+    def prepare(self, adapter: Adapter | None, *, hooked: bool = False) -> None:
+        """Compile the program that an adapter or hooks need, so that no batch waits for that."""
+        kinds = AdapterSet([] if adapter is None else [adapter]).kinds
+        self._other_program(kinds, hooked, *_STEPS)
 
     def forget_adapters(self) -> None:
         """Free what several adapters together need; those that nobody refers to are free then."""
@@ -173,15 +174,18 @@ class CompiledDecoder:
         values = {**self.values, **adapters.values(decoder.layers, self.dtype)}
         return _Adapting(adapters, tuple(values[name] for name in decoder.names()))
 
-    def _adapted_decoder(self, kinds: Kinds) -> AdaptedDecoder:
-        plain = decoder_of(self.config, self._packed, self.quantization)
+    def _adapted_decoder(self, kinds: Kinds, *, hooked: bool = False) -> AdaptedDecoder:
+        plain = decoder_of(self.config, self._packed, self.quantization, hooked=hooked)
         return AdaptedDecoder(plain, kinds, self.dtype)
 
-    def _adapted_program(self, kinds: Kinds, *methods: str) -> Any:
-        """The program of methods with adapters of some kinds of layers."""
-        key = methods, tuple(sorted(kinds))
+    def _other_program(self, kinds: Kinds, hooked: bool, *methods: str) -> Any:
+        """The program of methods with adapters of some kinds of layers, or with hooks."""
+        key = methods, tuple(sorted(kinds)), hooked
         if key not in self._programs:
-            decoder = self._adapted_decoder(kinds)
+            if kinds:
+                decoder: Any = self._adapted_decoder(kinds, hooked=hooked)
+            else:
+                decoder = decoder_of(self.config, self._packed, self.quantization, hooked=hooked)
             self._programs[key] = self._program(decoder, decoder.specification(*methods), key)
         return self._programs[key]
 
@@ -206,10 +210,6 @@ class CompiledDecoder:
             module[name] = func.with_attrs({OUTPUT_TREE: outputs, SHARED_WEIGHTS: True})
         return compile(module, "native")
 
-    @cached_property
-    def _states(self) -> tuple[Any, tuple[Any, ...]]:
-        return self._compiled("states")
-
     def new_cache(self) -> Any:
         """A cache of keys and values without sequences."""
         return self.program["create_cache"](*self.limits)
@@ -226,8 +226,14 @@ class CompiledDecoder:
 
     def state(self, name: str, cache: Any, *args: Any) -> None:
         """Change the sequences of a cache: add_sequence, fork_sequence, popn, and so on."""
+        self.check_free()
         symbol = f"vm.builtin.kv_state_{name}"
         (registered(symbol) or get_global_func(symbol))(cache, *args)
+
+    def check_free(self) -> None:
+        """Errors: ModelError if this is called by a hook, in the middle of a call of the model."""
+        if self._thread == get_ident():
+            raise ModelError("a hook cannot use the model that calls it")
 
     def run(
         self,
@@ -236,58 +242,61 @@ class CompiledDecoder:
         ids: Sequence[Sequence[int]],
         rows: Sequence[int],
         adapters: Sequence[Adapter | None] = (),
+        calls: HookCalls | None = None,
     ) -> Any:
         """Append tokens to sequences; the scores, (len(rows), vocabulary), after some of them.
 
-        `rows` count through the tokens of all sequences, and `adapters` are those of the sequences.
-        After an error these are as before.
+        `rows` count through the tokens of all sequences; `adapters` are those of the sequences, and
+        `calls` has their hooks, and the errors of these afterwards. After another error sequences
+        are as before.
         """
-        flat = np.array([token for own in ids for token in own], np.int32)
-        if any(adapters):
-            return self._run_adapted(cache, sequences, ids, flat, rows, adapters)
-        if len(flat) == 1 and len(rows) == 1:
-            return self._append(
-                cache, sequences, ids, lambda: self.program["decode"](flat, cache, self.params)
-            )
-        last = np.array(rows, np.int32)
-        return self._append(
-            cache, sequences, ids, lambda: self.program["forward"](flat, last, cache, self.params)
-        )
+        program, name, args = self.prepared(ids, rows, adapters, hooked=calls is not None)
+        return self._append(cache, sequences, ids, lambda: program[name](*args(cache)), calls)
 
-    def _run_adapted(
+    def prepared(
         self,
-        cache: Any,
-        sequences: Sequence[int],
         ids: Sequence[Sequence[int]],
-        flat: Any,
         rows: Sequence[int],
         adapters: Sequence[Adapter | None],
-    ) -> Any:
-        own = self._adapting(adapters)
-        program = self._adapted_program(own.adapters.kinds, *_STEPS)
-        shares = own.adapters.shares(adapters, [*map(len, ids)], self.dtype)
+        *,
+        hooked: bool,
+    ) -> tuple[Any, str, Callable[[Any], tuple[Any, ...]]]:
+        """The program and its function for tokens, and the arguments by the cache."""
+        flat = np.array([token for own in ids for token in own], np.int32)
         last: tuple[Any, ...] = (np.array(rows, np.int32),)
         name = "forward"
         if len(flat) == 1 and len(rows) == 1:
             name, last = "decode", ()
-        return self._append(
-            cache, sequences, ids, lambda: program[name](flat, *last, shares, cache, own.params)
-        )
+        program, params = self.program, self.params
+        if any(adapters):
+            own = self._adapting(adapters)
+            program = self._other_program(own.adapters.kinds, hooked, *_STEPS)
+            last = (*last, own.adapters.shares(adapters, [*map(len, ids)], self.dtype))
+            params = own.params
+        elif hooked:
+            program = self._other_program(frozenset(), True, *_STEPS)
+        return program, name, lambda cache: (flat, *last, cache, params)
 
     def states(
-        self, cache: Any, sequence: int, ids: Sequence[int], adapter: Adapter | None = None
+        self,
+        cache: Any,
+        sequence: int,
+        ids: Sequence[int],
+        adapter: Adapter | None = None,
+        calls: HookCalls | None = None,
     ) -> Any:
         """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
         flat = np.array(ids, np.int32)
         extra: list[Any] = []
-        if adapter is None:
-            program, params = self._states
-        else:
+        if adapter is not None:
             own = self._adapting([adapter])
-            program, params = self._adapted_program(own.adapters.kinds, "states"), own.params
-            extra = [own.adapters.shares([adapter], [len(ids)], self.dtype)]
+            program = self._other_program(own.adapters.kinds, calls is not None, "states")
+            params, extra = own.params, [own.adapters.shares([adapter], [len(ids)], self.dtype)]
+        else:
+            program = self._other_program(frozenset(), calls is not None, "states")
+            params = self.params
         return self._append(
-            cache, [sequence], [ids], lambda: program["states"](flat, *extra, cache, params)
+            cache, [sequence], [ids], lambda: program["states"](flat, *extra, cache, params), calls
         )
 
     def _append(
@@ -296,16 +305,20 @@ class CompiledDecoder:
         sequences: Sequence[int],
         ids: Sequence[Sequence[int]],
         call: Callable[[], Any],
+        calls: HookCalls | None,
     ) -> Any:
         lengths = tuple(map(len, ids))
         self.state("begin_forward", cache, tuple(sequences), lengths)
+        self._thread = get_ident()
         try:
-            found = call()
+            found = running(cache, calls, call)
         except BaseException:  # some layers may have no keys of these tokens
+            self._thread = None
             self.state("end_forward", cache)
             for sequence, count in zip(sequences, lengths, strict=True):
                 self.state("popn", cache, sequence, count)
             raise
+        self._thread = None
         self.state("end_forward", cache)
         return found
 
@@ -318,9 +331,11 @@ class _Adapting:
     params: tuple[Any, ...]
 
 
-def decoder_of(config: Config, packed: Packed, quantization: str | None) -> Any:
+def decoder_of(
+    config: Config, packed: Packed, quantization: str | None, *, hooked: bool = False
+) -> Any:
     """The decoder with the layers that its weights need."""
-    found: Any = WithPacked(packed).visit("", Decoder(config))
+    found: Any = WithPacked(packed).visit("", Decoder(config, hooked=hooked))
     return found if quantization is None else quantize_model(found, quantization)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from relaxpy import te, tir
 from relaxpy.plugins.llm.config import Config
+from relaxpy.plugins.llm.hooks import step
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import op, spec
 from relaxpy.relax.frontend.nn.llm.kv_cache import PagedKVCache, RopeMode
@@ -181,10 +182,13 @@ class Words(nn.Embedding):
 
 
 class Decoder(nn.Module):
-    """Embeddings, blocks, a norm, and the scores of the next token."""
+    """Embeddings, blocks, a norm, and the scores of the next token.
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    One that is `hooked` has a step for hooks after the embedding and after each block.
+    """
+
+    def __init__(self, config: Config, *, hooked: bool = False) -> None:
+        self.config, self.hooked = config, hooked
         self.embedding = Words(config.vocabulary, config.width)
         if config.family == "gpt2":
             self.places = nn.Embedding(config.positions, config.width)
@@ -202,9 +206,13 @@ class Decoder(nn.Module):
             x = x * self.config.embedding_scale
         if self.config.family == "gpt2":
             x = x + self.places(cache.get_query_positions(ids.shape[0]))
-        for block in self.blocks:
-            x = block(x, cache)
+        x = self.after(0, x, cache)
+        for layer, block in enumerate(self.blocks, 1):
+            x = self.after(layer, block(x, cache), cache)
         return x  # before the norm, which other rows than those of the result do not need
+
+    def after(self, layer: int, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        return step(cache, layer, x) if self.hooked else x
 
     def scores(self, x: nn.Tensor) -> nn.Tensor:
         x = self.norm(x)

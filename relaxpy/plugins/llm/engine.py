@@ -15,6 +15,7 @@ import numpy as np
 from relaxpy.plugins.llm.adapters import Adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.hooks import Hooks, hook_calls
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
 from relaxpy.plugins.llm.structured import Follower, Form
 
@@ -49,6 +50,8 @@ class Request:
     """The form that its text has, if it has to have one."""
     adapter: Adapter | None = field(default=None, repr=False)
     """The adapter by which the model reads and continues it."""
+    hooks: Hooks = field(default=(), repr=False)
+    """They read or change its states. It shares no prefix, since hooks see all tokens."""
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -101,7 +104,7 @@ class _Prefix:
 
     sequence: int
     tokens: tuple[int, ...]
-    adapter: int | None
+    adapter: object
     """The number of the adapter that it was read with: others have other keys and values."""
 
 
@@ -130,6 +133,7 @@ class Engine:
         logprobs: int | None = None,
         form: Form | None = None,
         adapter: Adapter | None = None,
+        hooks: Hooks = (),
     ) -> Request:
         """A new request, which ends after `max_tokens` or a token of `stop`.
 
@@ -140,6 +144,7 @@ class Engine:
             ModelError: the prompt is empty, has tokens that the model does not know, or is too
                 long for the model or the cache.
         """
+        self.model.check_free()
         words, limit = self.model.config.vocabulary, self.model.context
         try:
             tokens, max_tokens = tuple(map(index, prompt)), index(max_tokens)
@@ -162,7 +167,7 @@ class Engine:
             raise ParameterError.of("logprobs", logprobs, f"an integer from 0 to {words}")
         request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
         request.form = None if form is None else form.begin()
-        request.adapter = adapter
+        request.adapter, request.hooks = adapter, hooks
         self.waiting.append(request)
         return request
 
@@ -226,11 +231,15 @@ class Engine:
         """End a request; its sequence stays in the cache until the room is needed."""
         if request.done:
             return
+        self.model.check_free()
         request.done = True
         if request.sequence == -1:
             self.waiting.remove(request)
             return
         self.running.remove(request)
+        if request.hooks:
+            self._free(request.sequence)
+            return
         tokens = tuple(request.all_tokens[: request.read])
         self.kept.append(_Prefix(request.sequence, tokens, _number(request)))
 
@@ -244,12 +253,17 @@ class Engine:
             if request.read + count == request.length
         ]
         adapters = [r.adapter for r, _ in parts]
+        calls = hook_calls([r.hooks for r, _ in parts], [count for _, count in parts])
         known = (self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready])
-        scores = self.model.run(*known, adapters) if any(adapters) else self.model.run(*known)
+        others = (adapters, calls) if calls is not None or any(adapters) else ()
+        scores = self.model.run(*known, *others)
         for request, count in parts:
             request.read += count
         for (request, _), row in zip(ready, scores, strict=True):
             request.scores = row
+        for place, error in calls.errors.items() if calls is not None else ():
+            parts[place][0].error = error
+            self.remove(parts[place][0])
 
     # --- what runs next
 
@@ -313,9 +327,12 @@ class Engine:
         return pages + self._reserved(kept=True) <= self.model.pages
 
     def _forget(self, prefix: _Prefix) -> None:
-        self.model.state("remove_sequence", self.cache, prefix.sequence)
+        self._free(prefix.sequence)
         self.kept.remove(prefix)
-        self.free.append(prefix.sequence)
+
+    def _free(self, sequence: int) -> None:
+        self.model.state("remove_sequence", self.cache, sequence)
+        self.free.append(sequence)
 
     def _start(self, request: Request) -> None:
         """Begin a sequence, with the pages of the longest prefix that a sequence has."""
@@ -346,8 +363,10 @@ class Engine:
         return max(shared, default=(0, -1))
 
 
-def _number(request: Request) -> int | None:
-    """The number of the adapter of a request."""
+def _number(request: Request) -> object:
+    """The number of the adapter of a request; one with hooks is equal to no other."""
+    if request.hooks:
+        return request
     return None if request.adapter is None else request.adapter.number
 
 

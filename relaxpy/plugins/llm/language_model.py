@@ -12,7 +12,7 @@ from operator import index
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from typing_extensions import override
@@ -26,6 +26,7 @@ from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.exported_page import page_of
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
+from relaxpy.plugins.llm.hooks import Hook, Hooks, hook_calls
 from relaxpy.plugins.llm.packed import packed_as
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.structured import FORMS, Form, Forms
@@ -34,6 +35,9 @@ from relaxpy.plugins.llm.tokens import Tokenizer
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
+
+if TYPE_CHECKING:
+    from relaxpy.plugins.llm.profiled import ModelProfile
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A text to continue, the messages of a conversation, or tokens."""
@@ -155,6 +159,7 @@ class LanguageModel:
         self._files = files
         self._adapters: dict[str, Adapter] = {}
         self._adapter: Adapter | None = None
+        self._hooks: Hooks = ()
 
     # --- adapters
 
@@ -205,6 +210,78 @@ class LanguageModel:
         found = copy(self)
         found.name, found._adapter = f"{self._files.name}:{name}", self._adapters[name]
         return found
+
+    # --- what one sees of it
+
+    @user_facing
+    def hook(self, layer: int, hook: Hook) -> LanguageModel:
+        """This model with a function that reads or changes the states after a layer.
+
+        Weights, cache and batch are one; this model itself stays without the hook, and requests
+        share a batch whether they have hooks or not. The layer 0 is the embedding. The hook gets an
+        array of its own, (tokens, width), for each part of a sequence that is read: a prompt in
+        chunks, then each token that was chosen, in the thread that brings the batch on. It returns
+        an array of the same shape and datatype, or None if it only reads, or has changed the array.
+        Several hooks of a layer follow each other. A request whose hook raises ends with its error.
+
+        Errors:
+            ModelError (also ValueError): there is no such layer, or the hook is not a function.
+        """
+        if not callable(hook):
+            raise ModelError(f"a hook is a function of states, found {shown(hook)}")
+        found = copy(self)
+        found._hooks = (*self._hooks, (self._layer(layer), hook))
+        self.decoder.prepare(self._adapter, hooked=True)
+        return found
+
+    def _layer(self, layer: object) -> int:
+        last = self.decoder.config.layers
+        if isinstance(layer, (bool, np.bool_)) or not isinstance(layer, Integral):
+            raise ModelError(f"a layer is an integer, found {shown(layer)}")
+        if not 0 <= int(layer) <= last:
+            raise ModelError(f"the layers are 0, the embedding, to {last}, found {layer!s:.20}")
+        return int(layer)
+
+    @user_facing
+    def states(self, prompt: Prompt, layers: Iterable[int] | None = None) -> dict[int, Any]:
+        """The states after each token of a prompt, by layers: all, or these.
+
+        The layer 0 is the embedding. The last one is before the norm, which `embed` has.
+
+        Shapes:
+            result  (tokens, width) for each layer, float32
+
+        Errors:
+            ModelError (also ValueError): there is no such layer, or the prompt is not one.
+        """
+        if layers is not None and not isinstance(layers, Iterable):
+            raise ModelError(f"layers are a list of integers, found {shown(layers)}")
+        every = range(self.decoder.config.layers + 1)
+        found: dict[int, list[Any]] = {
+            self._layer(layer): [] for layer in (every if layers is None else layers)
+        }
+        reader = copy(self)
+        reader._hooks = (*self._hooks, *((layer, own.append) for layer, own in found.items()))
+        reader._read(self.tokens(prompt), reader._last_states)
+        return {layer: np.concatenate(own, dtype="float32") for layer, own in found.items()}
+
+    @user_facing
+    def profile(self, prompt: Prompt, *, repeat: int = 5) -> ModelProfile:
+        """The time of a prompt, and of a token after it, by operator and by layer.
+
+        Of a prompt that is read in chunks the last one counts. Each is called `repeat` times; the
+        fastest call counts. Operators run one by one for this, and other requests wait.
+
+        Errors:
+            ModelError (also ValueError): the prompt is not one, or too long.
+            MisuseError (also TypeError, ValueError): `repeat` is not a positive integer.
+        """
+        tokens = self._known(self.tokens(prompt))
+        with self.turn:
+            self.decoder.check_free()
+            from relaxpy.plugins.llm.profiled import profile_of  # which few programs need
+
+            return profile_of(self.decoder, tokens, repeat, self._adapter)
 
     @property
     def memory(self) -> int:
@@ -372,12 +449,15 @@ class LanguageModel:
                 raise ParameterError.of("stop_token_ids", token, f"tokens from 0 to {words - 1}")
             ends.add(token)
         # It only enters a queue, which needs no turn.
-        request = self.engine.add(tokens, chosen, max_tokens, ends, logprobs, form, self._adapter)
+        request = self.engine.add(
+            tokens, chosen, max_tokens, ends, logprobs, form, self._adapter, self._hooks
+        )
         return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
 
     def step(self) -> None:
         """Bring all requests on by one call of the model; those that fail end with their errors."""
         with self.turn:
+            self.decoder.check_free()
             try:
                 self.engine.step()
             except Exception as error:  # of a request that is not known yet
@@ -462,8 +542,9 @@ class LanguageModel:
         """
         from relaxpy.exec.export.files import write_files
 
-        if self._adapter is not None:
-            raise ModelError(f"{self.name} has an adapter, which a library has not")
+        if self._adapter is not None or self._hooks:
+            what = "hooks" if self._adapter is None else "an adapter"
+            raise ModelError(f"{self.name} has {what}, which a library has not")
         out = Path(path)
         if page and out.suffix.lower() != ".wasm":
             raise ParameterError.of("page", page, "False, as only a .wasm has one")
@@ -506,34 +587,48 @@ class LanguageModel:
         """
         if _is_list_of_prompts(prompts):
             return np.stack([self.embed(prompt) for prompt in prompts])
-        states = np.concatenate(
-            self._read(
-                self.tokens(prompts),
-                lambda cache, part: self.decoder.states(cache, 0, part, self._adapter),
-            )
-        )
+        states = np.concatenate(self._read(self.tokens(prompts), self._last_states))
         pooling = self.decoder.config.pooling
         return {"first": states[:1], "last": states[-1:]}.get(pooling, states).mean(axis=0)
 
     def _scores(self, cache: Any, part: Sequence[int]) -> Any:
         """The scores after each token of a part of a single sequence."""
-        return self.decoder.run(cache, [0], [part], range(len(part)), [self._adapter])
+        calls = hook_calls([self._hooks], [len(part)])
+        known = (cache, [0], [part], range(len(part)), [self._adapter])
+        found = self.decoder.run(*known, calls)
+        if calls is not None:
+            calls.check()
+        return found
+
+    def _last_states(self, cache: Any, part: Sequence[int]) -> Any:
+        """The normed states of the last layer for a part of a single sequence."""
+        calls = hook_calls([self._hooks], [len(part)])
+        found = self.decoder.states(cache, 0, part, self._adapter, calls)
+        if calls is not None:
+            calls.check()
+        return found
 
     def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""
-        words, limit = self.decoder.config.vocabulary, self.decoder.context
-        if len(tokens) > limit:
-            raise ContextError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
-        if unknown := [token for token in tokens if not 0 <= token < words]:
-            raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
+        tokens = self._known(tokens)
         cache, chunk = self.decoder.single_cache, chunk or self.decoder.chunk
         parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
         with self.turn:
+            self.decoder.check_free()
             self.decoder.state("add_sequence", cache, 0)
             try:
                 return [call(cache, part) for part in parts]
             finally:
                 self.decoder.state("remove_sequence", cache, 0)
+
+    def _known(self, tokens: Sequence[int]) -> Sequence[int]:
+        """These tokens. Errors: ModelError if they are too many, or the model lacks one."""
+        words, limit = self.decoder.config.vocabulary, self.decoder.context
+        if len(tokens) > limit:
+            raise ContextError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
+        if unknown := [token for token in tokens if not 0 <= token < words]:
+            raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
+        return tokens
 
     @override
     def __repr__(self) -> str:
