@@ -176,7 +176,9 @@ def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
     is_language_model = options.file.endswith(".gguf") or os.path.isdir(options.file)
     others = ("target", "pipeline", "sizes", "imported")
-    names = others if is_language_model else ("quantize", "context", "cache_dtype", "page")
+    names = (
+        others if is_language_model else ("quantize", "context", "cache_dtype", "page", "tokens")
+    )
     if given := [name for name in names if getattr(options, name)]:
         option = {"sizes": "dim", "imported": "import"}.get(given[0], given[0].replace("_", "-"))
         kind = "programs" if is_language_model else "language models"
@@ -186,7 +188,9 @@ def export(options: Namespace) -> int:
 
         of_model = Namespace(**vars(options), model=options.file, threads=None)
         lm = load_model(of_model, sequences=1)
-        write: Callable[..., tuple[Path, ...]] = partial(lm.export, page=options.page)
+        write: Callable[..., tuple[Path, ...]] = partial(
+            lm.export, page=options.page, tokens=options.tokens
+        )
     else:
         write = _executable(options).export
     try:

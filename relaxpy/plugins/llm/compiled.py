@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,6 +149,16 @@ class CompiledDecoder:
             func = module[name].bind_params(weights)
             module[name] = func.with_attrs({OUTPUT_TREE: outputs, SHARED_WEIGHTS: True})
         return compile(module, "native")
+
+    def limits_of_exports(self) -> dict[str, int]:
+        """The numbers that callers of an exported program need for their memory, by names."""
+        from relaxpy.plugins.llm.exported import cache_shape
+
+        return {
+            "CONTEXT": self.context,
+            "VOCABULARY": self.config.vocabulary,
+            "CACHE": prod(cache_shape(self.config, self.context)),
+        }
 
     @cached_property
     def _states(self) -> tuple[Any, tuple[Any, ...]]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy import __version__
+from relaxpy.exec.export.c_header import safe
 from relaxpy.plugins.llm.config import ModelError
 from relaxpy.plugins.llm.expressions import (
     CODES,
@@ -58,7 +59,17 @@ SECTIONS: Final = (
     classes         pairs (character, combining class), sorted
     composed        triples (first, second, composed character), sorted
 """
-NUMBERS_IN_ORDER: Final = ("unknown", "fuses", "prefix", "spaces", "strips", "growth", "form", "kinds", "trims")
+NUMBERS_IN_ORDER: Final = (
+    "unknown",
+    "fuses",
+    "prefix",
+    "spaces",
+    "strips",
+    "growth",
+    "form",
+    "kinds",
+    "trims",
+)
 """Single numbers.
 
     unknown  the token of characters that are none, or -1: they are left out
@@ -78,9 +89,27 @@ _FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
 _MOST_TEXT: Final = 1 << 30
 
 
-def header_of(prefix: str) -> str:
-    """The code in C that reads tables; its names begin with `prefix`."""
+def tokenizer_files(lm: LanguageModel, prefix: str, limits: Mapping[str, int]) -> dict[str, bytes]:
+    """The header and the tables of a tokenizer for C, by the ends of the names of their files.
+
+    Errors:
+        ModelError: the tokenizer has parts that the tables cannot have; it names them.
+    """
+    try:
+        turns, why = turns_of(lm), ""
+    except ModelError as error:
+        turns, why = None, f" It is null: {error.diagnostics[0].message}."
+    header = header_of(prefix, limits, why)
+    return {"_tokens.h": header.encode(), ".tokens": tables_of(lm, turns)}
+
+
+def header_of(prefix: str, limits: Mapping[str, int], about_turns: str = "") -> str:
+    """The code in C that reads tables; its names begin with `prefix`, also those of `limits`."""
     texts = {
+        "@ABOUT_TURNS@": safe(about_turns),
+        "@LIMITS@": "".join(
+            f"#define {prefix.upper()}_{name} {value}\n" for name, value in limits.items()
+        ),
         "NAME": prefix,
         "@GUARD@": f"{prefix.upper()}_TOKENS_H",
         "@VERSION@": __version__,
@@ -115,7 +144,11 @@ class Turns:
 
 
 def tables_of(lm: LanguageModel, turns: Turns | None) -> bytes:
-    """The tables of the tokenizer of a model, and of its conversations. Errors: ModelError names what they cannot have."""
+    """The tables of the tokenizer of a model, and of its conversations.
+
+    Errors:
+        ModelError: the tokenizer has parts that the tables cannot have; it names them.
+    """
     own = lm.tokenizer.own
     sections = _sections(json.loads(own.to_str()), own)
     sections |= {"first": _first(lm), "ends": sorted(lm.ends)}
@@ -146,31 +179,40 @@ def _sections(raw: Mapping[str, Any], own: Any) -> dict[str, Any]:
         if model.get(option):
             raise refused(f"it has the option {option}")
     vocabulary: dict[str, int] = model["vocab"]
-    written = dict(vocabulary)
+    numbers = dict.fromkeys(NUMBERS_IN_ORDER, 0) | {"unknown": -1, "growth": 1}
+    sections: dict[str, Any] = {name: [] for name in SECTIONS}
+    is_of_bytes = (raw.get("decoder") or {}).get("type") == "ByteLevel"
+    kind, written = (
+        (_byte_pairs, _bytes_of_pairs) if is_of_bytes else (_sentence_pieces, _bytes_of_piece)
+    )
+    sections |= kind(raw, vocabulary, numbers)
+    text_of = {number: written(text) for text, number in vocabulary.items()}
     added: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
     for token in raw["added_tokens"]:
         text, number = token["content"], token["id"]
         for option in ("single_word", "lstrip", "rstrip"):
             if token[option]:
                 raise refused(f"its token {text!r:.40} has the option {option}")
-        written[text] = number
+        normal = text
         if token["normalized"] and own.normalizer is not None:
-            text = own.normalizer.normalize_str(text)
-        if text:
-            added[bool(token["normalized"])].append((text, number))
-    numbers = dict.fromkeys(NUMBERS_IN_ORDER, 0) | {"unknown": -1, "growth": 1}
-    sections: dict[str, Any] = dict.fromkeys(SECTIONS, [])
-    is_of_bytes = (raw.get("decoder") or {}).get("type") == "ByteLevel"
-    kind = _byte_pairs if is_of_bytes else _sentence_pieces
-    sections |= kind(raw, vocabulary, numbers)
+            normal = own.normalizer.normalize_str(text)
+        shown = own.decode([number], skip_special_tokens=False)
+        for each in (normal, text):  # versions of the package differ
+            content = written(each)
+            first = content[content[:1] == b" " :] if numbers["strips"] else content
+            if first.decode(errors="replace") == shown:
+                text_of[number] = content
+                break
+        else:
+            raise refused(f"its token {text!r:.40} is written as {shown!r:.40}")
+        if normal:
+            added[bool(token["normalized"])].append((normal, number))
     form = next((step["type"] for step in _steps(raw["normalizer"]) if step["type"] in _FORMS), "")
     if form:
         sections |= _normal(form)
         numbers["growth"] = _growth(sections["decomposed"], sections["decompositions"])
         numbers["form"] = 2 if form.endswith("C") else 1
-    texts = [b""] * (1 + max(written.values(), default=-1))
-    for text, number in written.items():
-        texts[number] = _bytes_of_pairs(text) if is_of_bytes else _bytes_of_piece(text)
+    texts = [text_of.get(number, b"") for number in range(1 + max(text_of, default=-1))]
     sections["texts"] = b"".join(texts)
     sections["starts"] = np.cumsum([0, *map(len, texts)])
     hidden = {token["id"] for token in raw["added_tokens"] if token["special"]}

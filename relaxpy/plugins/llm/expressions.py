@@ -27,7 +27,7 @@ of a set (second operand 1), or is not (0); the end."""
 
 _CHARACTERS: Final = 0x110000
 _DENSE: Final = 0x40000
-"""Below this are all characters that differ from their neighbours, except for those in `_BEGINS`."""
+"""Characters from this on are like their neighbours, except at the start and end of planes."""
 _BEGINS: Final = 0x1000
 _MOST: Final = 20000
 """The most instructions of an expression."""
@@ -35,7 +35,9 @@ _SYNTAX: Final = (
     r"\\[pP]\{\^?\w+\}|\\.|\(\?\w+:|\(\?(?:<?[=!]|[:>])?|(?:[?*+]|\{\d+(?:,\d*)?\})[?+]?|."
 )
 """The parts of a regular expression outside of classes."""
-_CLASS: Final = re.compile(r"\[\^?(?!\])(?:\\.|&&|[^\[\]\\]|\[:\^?\w+:\]|\[(?:\\.|[^\[\]\\])+\])*\]", re.S)
+_CLASS: Final = re.compile(
+    r"\[\^?(?!\])(?:\\.|&&|[^\[\]\\]|\[:\^?\w+:\]|\[(?:\\.|[^\[\]\\])+\])*\]", re.S
+)
 _KIND: Final = re.compile(r"\\(?:[pP]\{\^?\w+\}|[sSdDwWhH])")
 _CONTROLS: Final = {r"\r": "\r", r"\n": "\n", r"\t": "\t", r"\f": "\f", r"\v": "\v"}
 
@@ -78,7 +80,7 @@ class _Reader:
 
     def part(self) -> str:
         """The next part, which is not read yet."""
-        found = _CLASS.match(self.text, self.at) or re.compile(_SYNTAX, re.S).match(
+        found = _CLASS.match(self.text, self.at) or re.compile(_SYNTAX, re.DOTALL).match(
             self.text, self.at
         )
         return found[0] if found else ""
@@ -101,8 +103,8 @@ class _Reader:
             own, may_be_empty = self.item(part)
             is_letter = self.folds and len(part) == 1 and part.isalpha()
             folded = folded + part.lower() if is_letter else ""
-            if any(one in folded for one in _folded_together()):
-                raise ExpressionError(f"(?i:{folded})")
+            if together := [one for one in _folded_together() if one in folded]:
+                raise ExpressionError(f"(?i:{together[0]})")
             own, may_be_empty = self.repeated(own, may_be_empty)
             code += own
             is_empty = is_empty and may_be_empty

@@ -2,6 +2,7 @@
  *
  *     NAME_tokens tokens;
  *     int32_t status = NAME_tokens_open(&tokens, tables, bytes);   (the content of NAME.tokens)
+ *     int64_t most = NAME_tokens_most(&tokens, length);
  *     void *memory = malloc(NAME_tokens_workspace(&tokens, length));
  *     int64_t count = NAME_tokens_encode(&tokens, text, length, 0, found, most, memory);
  *
@@ -15,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+/* The most tokens of a text, the number of scores, and the elements of keys, and of values. */
+@LIMITS@
 enum { @SECTIONS_IN_ORDER@, NAME_T_PARTS };
 enum { @NUMBERS_IN_ORDER@, NAME_N_COUNT };
 enum { @CODES_IN_ORDER@ };
@@ -90,13 +93,41 @@ static inline int NAME_tokens_is_end(const NAME_tokens *t, int32_t token) {
 
 /* The text before the first message of a conversation (which 0), before later ones (1), and after each
  * (2), where the answer begins; null if the model has no chat template, or has one that does not write
- * messages in turns between the same texts. */
+ * messages in turns between the same texts.@ABOUT_TURNS@ */
 static inline const char *NAME_tokens_turn(const NAME_tokens *t, int which, int64_t *bytes) {
     const int32_t *starts = t->part[NAME_T_turn_starts];
     *bytes = 0;
     if (t->size[NAME_T_turn_starts] == 0 || which < 0 || which > 2) return NULL;
     *bytes = starts[which + 1] - starts[which];
     return (const char *)t->part[NAME_T_turn_texts] + starts[which];
+}
+
+/* The bytes of the white space at the start of a text, or at its end, or 0. */
+static inline int NAME_t_space(const char *text, int64_t bytes, int at_end) {
+    static const char *const spaces[] = {
+        "\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80", "\xE2\x80\x80", "\xE2\x80\x81", "\xE2\x80\x82",
+        "\xE2\x80\x83", "\xE2\x80\x84", "\xE2\x80\x85", "\xE2\x80\x86", "\xE2\x80\x87",
+        "\xE2\x80\x88", "\xE2\x80\x89", "\xE2\x80\x8A", "\xE2\x80\xA8", "\xE2\x80\xA9",
+        "\xE2\x80\xAF", "\xE2\x81\x9F", "\xE3\x80\x80"};
+    if (bytes == 0) return 0;
+    char c = text[at_end ? bytes - 1 : 0];
+    if ((c >= 9 && c <= 13) || (c >= 28 && c <= 32)) return 1;
+    for (size_t n = 0; n < sizeof spaces / sizeof *spaces; n++) {
+        int64_t size = (int64_t)strlen(spaces[n]);
+        if (size <= bytes && memcmp(text + (at_end ? bytes - size : 0), spaces[n], (size_t)size) == 0)
+            return (int)size;
+    }
+    return 0;
+}
+
+/* A message as the chat template writes it: where it begins, and its bytes. Some templates take off
+ * the white space around messages. */
+static inline const char *NAME_tokens_message(const NAME_tokens *t, const char *text, int64_t *bytes) {
+    int space;
+    if (!t->part[NAME_T_numbers][NAME_N_trims]) return text;
+    for (; (space = NAME_t_space(text, *bytes, 0)) > 0; *bytes -= space) text += space;
+    while ((space = NAME_t_space(text, *bytes, 1)) > 0) *bytes -= space;
+    return text;
 }
 
 /* --- What follows is used by NAME_tokens_encode only. */
@@ -245,7 +276,7 @@ static inline const int32_t *NAME_t_added(const NAME_tokens *t, int part, const 
 
 /* Append a token. */
 static inline int NAME_t_emit(NAME_t_work *w, int32_t token) {
-    if (w->count == w->most) return -3;
+    if (w->count >= w->most) return -3;
     w->out[w->count++] = token;
     return 0;
 }
@@ -477,6 +508,11 @@ static inline int NAME_t_segment(NAME_t_work *w, int64_t start, int64_t end) {
     return status;
 }
 
+/* The most tokens that a text of so many bytes has. */
+static inline int64_t NAME_tokens_most(const NAME_tokens *t, int64_t bytes) {
+    return bytes * NAME_t_number(t, NAME_N_growth) + 4 + t->size[NAME_T_first];
+}
+
 /* The bytes of memory that a call for a text of so many bytes needs, or a status. */
 static inline int64_t NAME_tokens_workspace(const NAME_tokens *t, int64_t bytes) {
     int64_t growth = NAME_t_number(t, NAME_N_growth), states = t->size[NAME_T_program] / 3;
@@ -485,7 +521,7 @@ static inline int64_t NAME_tokens_workspace(const NAME_tokens *t, int64_t bytes)
 }
 
 /* The tokens of a text: their number, or a status. With `begins`, it is no conversation: the tokens
- * come first that begin a text. There are at most as many as `most`, and as bytes of memory. */
+ * come first that begin a text. `most` is the number of those that there is memory for. */
 static inline int64_t NAME_tokens_encode(const NAME_tokens *t, const char *text, int64_t bytes, int begins,
                                          int32_t *tokens, int64_t most, void *workspace) {
     int64_t needed = NAME_tokens_workspace(t, bytes), states = t->size[NAME_T_program] / 3;

@@ -35,6 +35,7 @@ Array = np.ndarray[Any, Any]
 CPUS = ("relaxed-simd", "simd128")
 RUNTIME = Path(relaxpy.__file__).with_name("exec") / "export" / "module.js"
 RUNNER = Path(__file__).with_name("runner.mjs")
+TALK = Path(__file__).with_name("talk.mjs")
 
 
 def node() -> str | None:
@@ -227,3 +228,17 @@ def check_same(found: Found, expected: Found, name: object) -> None:
                 both = ours.astype("f8"), theirs.astype("f8")
             same |= np.isnan(both[0]) & np.isnan(both[1])
         assert same.all(), (name, np.argwhere(~same)[:3])
+
+
+def talk(folder: Path, texts: Sequence[str] = (), questions: Sequence[str] = ()) -> Any:
+    (folder / "package.json").write_text('{"type": "module"}')
+    asked = {"texts": texts, "questions": questions, "maxTokens": 12}
+    done = subprocess.run(
+        [node() or "", str(TALK), str(folder)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
