@@ -70,11 +70,11 @@ def test_a_conversation_in_c_is_that_of_python(tmp_path: Path) -> None:
         start = lm.template.render([{"role": "user", "content": question}])
         turn = f"<|im_end|>\n{start.removeprefix('<s>')}" if tokens else start
         tokens += lm.tokenizer.encode(turn, is_rendered=True)
-        started = lm.start(tokens, max_tokens=60, temperature=0)
+        started = lm.start(tokens, max_tokens=min(60, 240 - len(tokens)), temperature=0)
         while not started.request.done:
             lm.step()
             started.take()
-        own = list(started.request.tokens[len(tokens) :])
+        own = [*started.request.tokens]
         own = own[:-1] if own[-1] in lm.ends else own
         tokens += own
         answers.append(lm.tokenizer.decode(own))
