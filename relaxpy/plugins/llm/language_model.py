@@ -350,6 +350,7 @@ class LanguageModel:
         *,
         page: bool = False,
         tokens: bool = False,
+        sequences: int = 1,
         name: str | None = None,
         weights: str | PathLike[str] | None = None,
         **options: Any,
@@ -357,9 +358,10 @@ class LanguageModel:
         """Write `prefill` and `decode` for one sequence as a library without Python.
 
         Both append tokens at a position and return the scores of the next one; keys and values are
-        tensors of the caller. The options are those of `Executable.export`. With `tokens`, the
-        tokenizer is written beside it, as a header for C and a file of tables; for a `.wasm`, a
-        `page` that talks to the model, which has it inside.
+        tensors of the caller. These have several `sequences`, if wanted, and there is a function
+        `decode_batch` that appends a token to each of them. With `tokens`, the tokenizer is written
+        beside the library, as a header for C and a file of tables; for a `.wasm`, a `page` that
+        talks to the model, which has it inside. Other options are those of `Executable.export`.
 
         Errors:
             ModelError: the tokenizer or the chat template has parts that these have not; they are
@@ -373,6 +375,10 @@ class LanguageModel:
         is_web = out.suffix.lower() == ".wasm"
         if page and not is_web:
             raise ParameterError.of("page", page, "False, as only a .wasm has one")
+        if type(sequences) is not int or sequences < 1:
+            raise ParameterError.of("sequences", sequences, "a positive integer")
+        if page and sequences > 1:
+            raise ParameterError.of("sequences", sequences, "1, as a page has one conversation")
         if tokens and is_web:
             raise ParameterError.of("tokens", tokens, "False, as a .wasm has them in its page")
         stem = out.stem
@@ -382,12 +388,14 @@ class LanguageModel:
         beside = {out.with_name(f"{stem}{end}"): text.encode() for end, text in texts.items()}
         if tokens:
             prefix = identifier(name if name is not None else out.name.partition(".")[0])
-            made = tokenizer_files(self, prefix, self.decoder.limits_of_exports())
+            made = tokenizer_files(self, prefix, self.decoder.limits_of_exports(sequences))
             for end, content in made.items():
                 beside[out.with_name(f"{prefix}{end}")] = content
         if weights is not None and Path(weights) in beside:
             raise ParameterError.of("weights", str(weights), "a file that is not written otherwise")
-        files = self.decoder.exportable().export(path, name=name, weights=weights, **options)
+        files = self.decoder.exportable(sequences).export(
+            path, name=name, weights=weights, **options
+        )
         write_files(beside)
         return (*files, *beside)
 

@@ -35,7 +35,6 @@ Array = np.ndarray[Any, Any]
 CPUS = ("relaxed-simd", "simd128")
 RUNTIME = Path(relaxpy.__file__).with_name("exec") / "export" / "module.js"
 RUNNER = Path(__file__).with_name("runner.mjs")
-TALK = Path(__file__).with_name("talk.mjs")
 
 
 def node() -> str | None:
@@ -231,10 +230,15 @@ def check_same(found: Found, expected: Found, name: object) -> None:
 
 
 def talk(folder: Path, texts: Sequence[str] = (), questions: Sequence[str] = ()) -> Any:
+    """What the page in a folder answers, and the tokens and texts that it writes."""
+    return in_node("talk.mjs", folder, {"texts": texts, "questions": questions, "maxTokens": 12})
+
+
+def in_node(script: str, folder: Path, asked: Any, *options: str) -> Any:
+    """What a script beside this file writes for modules in a folder."""
     (folder / "package.json").write_text('{"type": "module"}')
-    asked = {"texts": texts, "questions": questions, "maxTokens": 12}
     done = subprocess.run(
-        [node() or "", str(TALK), str(folder)],
+        [node() or "", str(Path(__file__).with_name(script)), str(folder), *options],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
