@@ -334,18 +334,24 @@ async function bytes(source) {
       ? source.buffer.slice(source.byteOffset, source.byteOffset + source.byteLength)
       : source;
   }
-  if (typeof Response !== "undefined" && source instanceof Response) return source.arrayBuffer();
+  if (typeof Response !== "undefined" && source instanceof Response) {
+    if (!source.ok) throw new ModelError(`${source.url} is not there: ${source.status}`);
+    return source.arrayBuffer();
+  }
   const url = new URL(source, import.meta.url);
   if (url.protocol === "file:" && typeof process !== "undefined") {
     const { readFile } = await import("node:fs/promises");
     return bytes(await readFile(url));
   }
-  const response = await fetch(url);
-  if (!response.ok) throw new ModelError(`${url} is not there: ${response.status}`);
-  return response.arrayBuffer();
+  return bytes(await fetch(url));
 }
 
 async function compiled(source) {
   if (source instanceof WebAssembly.Module) return source;
-  return WebAssembly.compile(await bytes(source));
+  const content = await bytes(source);
+  try {
+    return await WebAssembly.compile(content);
+  } catch (error) {
+    throw new ModelError(`this is no module of the model: ${error.message}`);
+  }
 }

@@ -332,6 +332,7 @@ function trimmed(message) {
 export function choose(scores, temperature = 0) {
   let best = 0;
   for (let n = 1; n < scores.length; n++) if (scores[n] > scores[best]) best = n;
+  if (!(scores[best] > -Infinity)) throw new Error("the scores of the next token are not numbers");
   if (!(temperature > 0)) return best;
   const weights = Float64Array.from(scores, (score) => Math.exp((score - scores[best]) / temperature));
   let left = Math.random() * weights.reduce((a, b) => a + b, 0);
@@ -342,8 +343,11 @@ export function choose(scores, temperature = 0) {
 /** The model, loaded; `options` are those of `load`. */
 export async function open(options) { return new Chat(await load(options)); }
 
+/** The most bytes of a token: a text with more of them for each place of the context is too long. */
+const LONGEST = T.hidden.reduce((most, _, n) => Math.max(most, T.starts[n + 1] - T.starts[n]), 1);
+
 export class Chat {
-  #prefill; #decode; #tokens = []; #text = "";
+  #prefill; #decode; #tokens = []; #text = ""; #isBusy = false;
 
   constructor(model) {
     this.model = model;
@@ -354,17 +358,41 @@ export class Chat {
   }
 
   /** Forget the conversation. */
-  clear() { this.#text = ""; }
+  clear() {
+    this.#check();
+    this.#text = "";
+  }
 
   /** The answer to a message, or what continues a text, piece by piece. */
   async *answer(message, { temperature = 0, maxTokens = Infinity } = {}) {
+    this.#check();
+    if (typeof message !== "string") throw new TypeError(`a message is a text, found ${typeof message}`);
+    if (!(temperature >= 0 && temperature < Infinity)) {
+      throw new RangeError(`the temperature is a number from 0 on, found ${temperature}`);
+    }
+    if (!(maxTokens >= 1)) throw new RangeError(`maxTokens is a number from 1 on, found ${maxTokens}`);
+    this.#isBusy = true;
+    try {
+      yield* this.#answer(message, temperature, maxTokens);
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  #check() {
+    if (this.#isBusy) throw new Error("an answer is being written: wait for its end, or leave its loop");
+  }
+
+  async *#answer(message, temperature, maxTokens) {
     const text = TURNS === null ? message
       : (this.#text === "" ? TURNS[0] : this.#text + TURNS[1]) + (N.trims ? trimmed(message) : message) + TURNS[2];
+    const full = (size) => new Error(`the conversation has ${size}, which leave no room for an answer: `
+      + `it has at most ${this.context} tokens; clear() begins a new one`);
+    const isTooLong = has(T.bytes) && text.length > this.context * LONGEST * N.growth;
+    if (isTooLong) throw full(`${text.length} characters`);
     const tokens = [...(TURNS === null ? T.first : []), ...encode(text)];
     if (tokens.length === 0) throw new Error("the text has no tokens, so nothing can continue it");
-    if (tokens.length >= this.context) {
-      throw new Error(`the conversation has ${tokens.length} tokens, which leave no room for an answer: it has at most ${this.context}`);
-    }
+    if (tokens.length >= this.context) throw full(`${tokens.length} tokens`);
     let scores = this.#append(tokens);
     const written = new Text(true);
     let answer = "";
@@ -374,8 +402,8 @@ export class Chat {
       if (ENDS.has(token)) break;
       const piece = written.add(token);
       answer += piece;
-      if (piece !== "") yield piece;
       this.#text = text + answer;
+      if (piece !== "") yield piece;
       if (count + 1 < most) scores = this.#append([...this.#tokens, token]);
       await new Promise((done) => setTimeout(done)); // the page is drawn
     }

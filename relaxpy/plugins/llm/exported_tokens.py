@@ -484,10 +484,11 @@ def turns_of(lm: LanguageModel) -> Turns | None:
 
     one, three = rendered(a), rendered(a, b, c)
     first, _, last = one.partition(a)
-    begin, end = first + a + last + b, c + last
-    spaced = rendered(f" {a}\n")
-    is_as_it_is = spaced == f"{first} {a}\n{last}"
-    in_turns = last and three.startswith(begin) and three.endswith(end)
-    if not in_turns or not (is_as_it_is or spaced == one):
+    # White space before an answer is what the model itself writes.
+    start, answer, rest = three.partition(b)
+    is_as_it_is = rendered(f" {a}\n") == f"{first} {a}\n{last}"
+    is_started = start.startswith(one) and not start[len(one) :].strip()
+    in_turns = last and answer and is_started and rest.endswith(c + last)
+    if not in_turns or not (is_as_it_is or rendered(f" {a}\n") == one):
         raise refused("its chat template changes messages, or does not write them in turns")
-    return Turns((first, three[len(begin) : len(three) - len(end)], last), not is_as_it_is)
+    return Turns((first, rest.removesuffix(c + last), last), trims=not is_as_it_is)

@@ -229,9 +229,15 @@ def check_same(found: Found, expected: Found, name: object) -> None:
         assert same.all(), (name, np.argwhere(~same)[:3])
 
 
-def talk(folder: Path, texts: Sequence[str] = (), questions: Sequence[str] = ()) -> Any:
-    """What the page in a folder answers, and the tokens and texts that it writes."""
-    return in_node("talk.mjs", folder, {"texts": texts, "questions": questions, "maxTokens": 12})
+def talk(
+    folder: Path,
+    texts: Sequence[str] = (),
+    questions: Sequence[str] = (),
+    refused: Sequence[Any] = (),
+) -> Any:
+    """What the page in a folder answers and refuses, and the tokens and texts that it writes."""
+    asked = {"texts": texts, "questions": questions, "refused": refused, "maxTokens": 12}
+    return in_node("talk.mjs", folder, asked)
 
 
 def in_node(script: str, folder: Path, asked: Any, *options: str) -> Any:

@@ -8,6 +8,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -21,6 +22,18 @@ from relaxpy.plugins.cli.main import main
 from tests.exec.export.in_node import needs_linker, needs_node, talk
 from tests.exec.export.test_wasm import BROWSER
 from tests.plugins.llm import tiny
+
+#: Messages and options that are none, and texts beyond the context.
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (None, {}, "a message is a text, found object"),
+    (5, {}, "a message is a text, found number"),
+    ("\ud800", {}, "the text has half of a character"),
+    ("a", {"temperature": -1}, "the temperature is a number from 0 on, found -1"),
+    ("a", {"temperature": "hot"}, "the temperature is a number from 0 on, found hot"),
+    ("a", {"maxTokens": 0}, "maxTokens is a number from 1 on, found 0"),
+    ("🎉" * 50, {}, "tokens, which leave no room for an answer: it has at most 200 tokens"),
+    ("a" * 10**6, {}, "characters, which leave no room for an answer: it has at most 200 tokens"),
+]
 
 
 @needs_node
@@ -44,7 +57,12 @@ def test_a_page_answers_as_python_does(tmp_path: Path, monkeypatch: pytest.Monke
         answer = lm.generate(own, max_tokens=12)
         expected.append(answer)
         text += answer
-    assert talk(tmp_path, [], questions)["answers"] == [*expected, expected[0]]
+    found = talk(tmp_path, [], questions, [(message, options) for message, options, _ in REFUSED])
+    assert found["answers"] == [*expected, expected[0], expected[0]]
+    errors = [*(error for _, _, error in REFUSED), *["an answer is being written"] * 2]
+    errors += ["this is no module of the model", "is not there: 404", "bytes, found 15 bytes"]
+    for wanted, error in zip(errors, found["errors"], strict=True):
+        assert wanted in error
 
 
 ASKING = """

@@ -30,7 +30,7 @@ from tokenizers import (
 from relaxpy.plugins.llm import tokens as tokenizers
 from relaxpy.plugins.llm.config import ModelError
 from relaxpy.plugins.llm.exported_page import page_of
-from relaxpy.plugins.llm.exported_tokens import header_of, tables_of
+from relaxpy.plugins.llm.exported_tokens import header_of, tables_of, turns_of
 from relaxpy.plugins.llm.expressions import sampled
 from relaxpy.plugins.llm.template import ChatTemplate
 from relaxpy.plugins.llm.tokens import Tokenizer
@@ -38,6 +38,7 @@ from tests.exec.export.in_node import needs_node, talk
 from tests.exec.export.test_c import SANITIZERS, WARNINGS, run
 from tests.fuzz import hard_texts
 from tests.plugins.llm import parts, tiny
+from tests.plugins.llm.templates import TEMPLATES
 from tests.plugins.llm.test_tokens import metadata, written
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -384,3 +385,32 @@ def test_other_tokenizers_and_templates_are_refused(change: dict[str, str], mess
     template = how if what == "template" else None
     with pytest.raises(ModelError, match=f"the tokenizer has no form without Python: .*{message}"):
         page_of(model_of(Tokenizer(own), template), "chat")
+
+
+@pytest.mark.parametrize(
+    ("name", "trims", "next_turn"),
+    [
+        ("llama 2", True, " </s><s>[INST] "),
+        ("mistral", True, "</s>[INST] "),
+        ("vicuna", True, "</s>USER: "),
+        ("gemma", True, "<end_of_turn>\n<start_of_turn>user\n"),
+        ("qwen 2", False, "<|im_end|>\n<|im_start|>user\n"),
+        ("phi 3", False, "<|end|>\n<|user|>\n"),
+    ],
+)
+def test_turns_of_chat_templates(name: str, trims: bool, next_turn: str) -> None:
+    template = ChatTemplate(TEMPLATES[name], {"bos_token": "<s>", "eos_token": "</s>"})
+    found = turns_of(SimpleNamespace(template_text="", template=template))
+    assert found is not None
+    first, following, last = found.texts
+    assert (found.trims, following) == (trims, next_turn)
+    # Answers begin with a space where the model writes it.
+    gap = "" if last.endswith("\n") else " "
+    message = " hello\n"
+    shown = message.strip() if trims else message
+    roles = ("user", "assistant", "user")
+    messages = [
+        {"role": role, "content": text}
+        for role, text in zip(roles, (message, "hm", "x"), strict=True)
+    ]
+    assert template.render(messages) == f"{first}{shown}{last}{gap}hm{following}x{last}"
