@@ -391,8 +391,7 @@ def test_other_tokenizers_and_templates_are_refused(change: dict[str, str], mess
     ("name", "trims", "next_turn"),
     [
         ("llama 2", True, " </s><s>[INST] "),
-        ("mistral", True, "</s>[INST] "),
-        ("vicuna", True, "</s>USER: "),
+        ("mistral", False, "</s>[INST] "),
         ("gemma", True, "<end_of_turn>\n<start_of_turn>user\n"),
         ("qwen 2", False, "<|im_end|>\n<|im_start|>user\n"),
         ("phi 3", False, "<|end|>\n<|user|>\n"),
