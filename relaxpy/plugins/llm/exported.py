@@ -150,22 +150,22 @@ class CacheInBuffers(PagedKVCache):
 
     def _attend(self, q: nn.Tensor, layer: int, scale: float, window: int | None) -> nn.Tensor:
         """The attention of queries (rows, kv heads, group, d)."""
-        _, heads, group, d = q.shape
-        planes, _, context, _ = self.sizes
-        attention = attention_to_buffers(
-            heads,
-            group,
-            d,
-            q.dtype,
-            (planes, context),
-            scale,
-            window=window,
-            score_cap=self.config.score_cap,
-        )
-        args = [q, *self.buffers, self._plane(layer), self.position]
-        out = nn.Tensor.placeholder(q.shape, q.dtype)
-        found: nn.Tensor = op.tensor_ir_op(attention, "attention", args, out)
+        config, dtype = self.config, q.dtype
+        heads = config.kv_heads, config.heads // config.kv_heads, config.head_dim
+        options = {"window": window, "score_cap": config.score_cap}
+        kernel, place = self._attention((*heads, dtype), layer, scale, options)
+        out = nn.Tensor.placeholder(q.shape, dtype)
+        args = [q, *self.buffers, *place]
+        found: nn.Tensor = op.tensor_ir_op(kernel, "attention", args, out)
         return found
+
+    def _attention(
+        self, heads: tuple[int, int, int, str], layer: int, scale: float, options: dict[str, Any]
+    ) -> tuple[tir.PrimFunc, list[Any]]:
+        """The kernel of a layer, and its last arguments."""
+        planes, _, context, _ = self.sizes
+        kernel = attention_to_buffers(*heads, (planes, context), scale, **options)
+        return kernel, [self._plane(layer), self.position]
 
     def _plane(self, layer: int) -> Any:
         """Where the buffers have a layer of the sequence."""
@@ -218,24 +218,13 @@ class BatchInBuffers(CacheInBuffers):
         self.buffers[number] = op.tensor_ir_inplace_op(kernel, "append", args, 0, buffer)
 
     @override
-    def _attend(self, q: nn.Tensor, layer: int, scale: float, window: int | None) -> nn.Tensor:
-        _, heads, group, d = q.shape
+    def _attention(
+        self, heads: tuple[int, int, int, str], layer: int, scale: float, options: dict[str, Any]
+    ) -> tuple[tir.PrimFunc, list[Any]]:
         planes, _, context, _ = self.sizes
-        layers = self.config.layers
-        attention = attention_of_batch(
-            heads,
-            group,
-            d,
-            q.dtype,
-            (planes // layers, layers, context),
-            scale,
-            window=window,
-            score_cap=self.config.score_cap,
-        )
-        args = [q, *self.buffers, self.positions, layer, self.length]
-        out = nn.Tensor.placeholder(q.shape, q.dtype)
-        found: nn.Tensor = op.tensor_ir_op(attention, "attention", args, out)
-        return found
+        sizes = planes // self.config.layers, self.config.layers, context
+        kernel = attention_of_batch(*heads, sizes, scale, **options)
+        return kernel, [self.positions, layer, self.length]
 
 
 class ExportedDecoder(nn.Module):

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy import __version__
-from relaxpy.exec.export.c_header import safe
 from relaxpy.plugins.llm.config import ModelError
 from relaxpy.plugins.llm.expressions import (
     CODES,
@@ -95,10 +94,12 @@ def tokenizer_files(lm: LanguageModel, prefix: str, limits: Mapping[str, int]) -
     Errors:
         ModelError: the tokenizer has parts that the tables cannot have; it names them.
     """
+    from relaxpy.exec.export.c_header import safe
+
     try:
         turns, why = turns_of(lm), ""
     except ModelError as error:
-        turns, why = None, f" It is null: {error.diagnostics[0].message}."
+        turns, why = None, safe(f" It is null: {error.diagnostics[0].message}.")
     header = header_of(prefix, limits, why)
     return {"_tokens.h": header.encode(), ".tokens": tables_of(lm, turns)}
 
@@ -106,7 +107,7 @@ def tokenizer_files(lm: LanguageModel, prefix: str, limits: Mapping[str, int]) -
 def header_of(prefix: str, limits: Mapping[str, int], about_turns: str = "") -> str:
     """The code in C that reads tables; its names begin with `prefix`, also those of `limits`."""
     texts = {
-        "@ABOUT_TURNS@": safe(about_turns),
+        "@ABOUT_TURNS@": about_turns,
         "@LIMITS@": "".join(
             f"#define {prefix.upper()}_{name} {value}\n" for name, value in limits.items()
         ),

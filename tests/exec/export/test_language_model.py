@@ -213,19 +213,24 @@ def test_each_architecture_has_the_scores_of_python(name: str, tmp_path: Path) -
         position += count
 
 
-def test_the_program_of_the_documents_continues_a_prompt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_programs_of_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = drawn(tmp_path, {})
-    [source] = re.findall(r"```c\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    source, tokens, _ = re.findall(r"```c\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    command = f"export drawn -o chat.a --weights chat.weights --context {CONTEXT}"
+    command = f"export drawn -o chat.a --weights chat.weights --context {CONTEXT} --tokens"
     assert main(command.split()) == 0
     Path("main.c").write_text(source.replace("CONTEXT = 1024", f"CONTEXT = {CONTEXT}"))
     run("cc", "-std=c11", "-D_GNU_SOURCE", *WARNINGS, *SANITIZERS, "main.c", "chat.a", "-o", "main")
     for length in (1, 33):
         found = run("./main", *map(str, prompt(length))).split()
         assert [*map(int, found)] == in_python(lm, length)
+    Path("tokens.c").write_text(tokens)
+    run("cc", "-std=c11", *WARNINGS, *SANITIZERS, "tokens.c", "-o", "tokens")
+    text = "the cat é<|im_end|>"
+    found = run("./tokens", text).split(b"\n")[:-1]
+    own = lm.tokenizer.encode(text, is_rendered=True)
+    assert [int(line.split(b": ")[0]) for line in found] == own
+    assert b"".join(line.split(b": ", 1)[1] for line in found).decode() == "the cat é"
 
 
 @pytest.mark.parametrize(
@@ -235,6 +240,11 @@ def test_the_program_of_the_documents_continues_a_prompt(
         ("export drawn -o chat.a --target native", "--target is for programs"),
         ("export drawn -o chat.a --context 9999", "the model reads 256 tokens"),
         ("export x.py -o chat.a --context 3", "--context is for language models, which x.py is"),
+        ("export x.py -o chat.a --tokens", "--tokens is for language models, which x.py is"),
+        ("export x.py -o chat.a --sequences 3", "--sequences is for language models, which x.py"),
+        ("export drawn -o chat.wasm --tokens", "tokens cannot be True, expected False, as a .wasm"),
+        ("export drawn -o chat.wasm --page --sequences 2", "as a page has one conversation"),
+        ("export drawn -o chat.a --tokens --weights chat.tokens", "a file that is not written"),
     ],
 )
 def test_options_that_do_not_fit(
