@@ -193,7 +193,7 @@ class CacheInBuffers(PagedKVCache):
 
 
 class BatchInBuffers(CacheInBuffers):
-    """The same tensors, of which row r is a token of sequence r, at a position of its own."""
+    """The same tensors; row r is a token of sequence r, at a position of its own."""
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ NUMBERS_IN_ORDER: Final = (
     prefix   the space before a text: 0 none, 1 always, before it is searched for tokens; or after
              that 2 unless there is one, 3 so at the start only, 4 none
     spaces   1 if a space is the character `SPACE`
-    strips   1 if the space before a text is no part of it
+    strips   1 if the space before a text does not belong to it
     growth   how many times the bytes of a text it has in its normal form, at most
     form     0 if texts stay as they are, 1 if characters are decomposed, 2 if also composed
     kinds    the number of kinds of characters that expressions distinguish
@@ -265,7 +265,7 @@ def _is_of_pairs(text: str) -> bool:
 
 
 def _bytes_of_pairs(text: str) -> bytes:
-    """What a token of bytes that are written as characters stands for, or a text that is none."""
+    """The bytes of a token of bytes that are written as characters, or of a text that is none."""
     if _is_of_pairs(text):
         return bytes(_BYTE_OF[character] for character in text)
     return text.encode()
@@ -319,7 +319,7 @@ def _splits(step: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _bytes_of_piece(text: str) -> bytes:
-    """What a token of SentencePiece stands for: a byte, or a text with visible spaces."""
+    """The bytes of a token of SentencePiece: one, or those of a text with visible spaces."""
     if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
         try:
             return bytes.fromhex(text[3:5])
@@ -455,7 +455,7 @@ def _classes() -> list[tuple[int, int]]:
 
 
 def _first(lm: LanguageModel) -> list[int]:
-    """The tokens that begin a text which is no conversation."""
+    """The tokens that begin a text outside of conversations."""
     tokens, own = lm.tokenizer.encode("a"), lm.tokenizer.encode("a", is_rendered=True)
     if tokens[len(tokens) - len(own) :] != own:
         raise refused("it adds tokens after a text")
@@ -469,7 +469,7 @@ _MARKS: Final = ("Aquestion", "Banswer", "Cquestion")
 
 
 def turns_of(lm: LanguageModel) -> Turns | None:
-    """What is around messages, which are from both in turns; nothing without a chat template.
+    """The texts around messages, which are from both in turns; nothing without a chat template.
 
     Errors:
         ModelError: the template changes messages, or does not write them in turns.

@@ -22,8 +22,8 @@ Code: TypeAlias = "list[Instruction]"
 
 CODES: Final = ("ONE_OF", "EITHER", "AHEAD", "FOUND")
 ONE_OF, EITHER, AHEAD, FOUND = range(4)
-"""Codes: a character of a set; two ways, of which the first is preferred; the next character is one
-of a set (second operand 1), or is not (0); the end."""
+"""Codes: a character of a set; two ways, the first of them preferred; the next character is one of
+a set (second operand 1), or is not (0); the end."""
 
 _CHARACTERS: Final = 0x110000
 _DENSE: Final = 0x40000
@@ -232,7 +232,7 @@ def expressions_of(texts: Sequence[str]) -> Expressions:
 
 
 NUMBER, NUMBERS = "number", "numbers"
-"""What the step Digits of tokenizers finds: a digit, or several."""
+"""The expressions of the step Digits of tokenizers: a digit, or several."""
 _NUMERIC: Final = (NUMBER, NUMBERS)
 
 
@@ -252,7 +252,7 @@ def sampled() -> str:
 
 @lru_cache(256)
 def _members(text: str) -> Any:
-    """Which characters one of a regular expression is; `number` is one that Digits finds."""
+    """The characters of a regular expression, as truths; `number` is that of Digits."""
     from tokenizers import Regex, normalizers, pre_tokenizers
 
     found = np.zeros(_CHARACTERS, bool)

@@ -520,8 +520,8 @@ static inline int64_t NAME_tokens_workspace(const NAME_tokens *t, int64_t bytes)
     return 4 * (bytes + 11 * (bytes * growth + 4) + 5 * states);
 }
 
-/* The tokens of a text: their number, or a status. With `begins`, it is no conversation: the tokens
- * come first that begin a text. `most` is the number of those that there is memory for. */
+/* The tokens of a text: their number, or a status. With `begins`, the tokens come first that begin
+ * a text outside of conversations. `most` is the number of those that there is memory for. */
 static inline int64_t NAME_tokens_encode(const NAME_tokens *t, const char *text, int64_t bytes, int begins,
                                          int32_t *tokens, int64_t most, void *workspace) {
     int64_t needed = NAME_tokens_workspace(t, bytes), states = t->size[NAME_T_program] / 3;
