@@ -527,7 +527,8 @@ static inline int64_t NAME_tokens_encode(const NAME_tokens *t, const char *text,
     int64_t needed = NAME_tokens_workspace(t, bytes), states = t->size[NAME_T_program] / 3;
     if (needed < 0) return needed;
     int64_t most_normal = bytes * NAME_t_number(t, NAME_N_growth) + 4, start = 0, at = 0;
-    NAME_t_work w = {0};
+    NAME_t_work w;
+    memset(&w, 0, sizeof w);
     w.t = t;
     w.text = (int32_t *)workspace;
     w.normal = w.text + bytes;

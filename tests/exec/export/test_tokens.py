@@ -282,6 +282,15 @@ def check_in_c(tokenizer: Tokenizer, driver: Path, texts: list[str]) -> None:
         assert back.decode(errors="replace") == tokenizer.decode(expected), text
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no compiler of C++")
+def test_the_header_is_one_of_cpp(tmp_path: Path) -> None:
+    (tmp_path / "chat_tokens.h").write_text(header_of("chat", {}), "utf-8")
+    use = '#include "chat_tokens.h"\n#include "chat_tokens.h"\n'
+    use += "auto used = &chat_tokens_encode; auto other = &chat_tokens_decode;\n"
+    (tmp_path / "main.cpp").write_text(use)
+    run("g++", "-std=c++17", *WARNINGS, "-c", "main.cpp", "-o", "main.o", folder=tmp_path)
+
+
 @needs_cc
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_tokens_in_c(name: str, driver: Path) -> None:
