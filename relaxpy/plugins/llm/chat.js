@@ -46,7 +46,7 @@ function value(rows, a, other) {
   return at < 0 ? other : rows[at + 1];
 }
 
-/** Append the decomposition of a character, in the order of combining classes. */
+/** Append the decomposition of a character. */
 function decompose(c, out) {
   const at = find(T.decomposed, 3, c) * 3, n = c - 0xac00;
   let parts = [c];
@@ -57,12 +57,16 @@ function decompose(c, out) {
     const start = T.decomposed[at + 1];
     parts = T.decompositions.subarray(start, start + T.decomposed[at + 2]);
   }
-  for (const part of parts) {
-    const order = value(T.classes, part, 0);
-    let place = out.length;
-    while (order > 0 && place > 0 && value(T.classes, out[place - 1], 0) > order) place--;
-    out.splice(place, 0, part);
-  }
+  out.push(...parts);
+}
+
+/** Characters in the order of combining classes, between those that have none. */
+function ordered(text) {
+  const orders = text.map((c) => value(T.classes, c, 0));
+  let start = 0;
+  const starts = orders.map((order, n) => (order === 0 ? start = n : start));
+  return text.map((_, n) => n)
+    .sort((a, b) => starts[a] - starts[b] || orders[a] - orders[b]).map((n) => text[n]);
 }
 
 /** The character that two are together, or -1. */
@@ -260,7 +264,7 @@ export function encode(text) {
       if (N.form > 0) {
         const parts = [];
         for (const c of normal) decompose(c, parts);
-        normal = N.form === 2 ? composed(parts) : parts;
+        normal = N.form === 2 ? composed(ordered(parts)) : ordered(parts);
       }
       if (N.prefix < 2) normal = spaced(normal);
       if (N.prefix === 1) normal.unshift(space);

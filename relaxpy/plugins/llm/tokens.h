@@ -244,7 +244,7 @@ static inline int64_t NAME_tokens_valid(const char *text, int64_t bytes, char *o
     return found;
 }
 
-/* Append the decomposition of a character, in the order of combining classes. */
+/* Append the decomposition of a character. */
 static inline int64_t NAME_t_decomposed(const NAME_tokens *t, int32_t c, int32_t *out, int64_t count) {
     int32_t hangul[3], n = c - 0xAC00;
     const int32_t *parts = &c, *row = t->part[NAME_T_decomposed];
@@ -259,16 +259,28 @@ static inline int64_t NAME_t_decomposed(const NAME_tokens *t, int32_t c, int32_t
         parts = t->part[NAME_T_decompositions] + row[3 * place + 1];
         size = row[3 * place + 2];
     }
-    for (int64_t k = 0; k < size; k++) {
-        int32_t order = NAME_t_value(t, NAME_T_classes, parts[k], 0);
-        int64_t at = count++;
-        while (order > 0 && at > 0 && NAME_t_value(t, NAME_T_classes, out[at - 1], 0) > order) {
-            out[at] = out[at - 1];
-            at--;
-        }
-        out[at] = parts[k];
-    }
+    for (int64_t k = 0; k < size; k++) out[count++] = parts[k];
     return count;
+}
+
+/* Put characters in the order of combining classes, between those that have none: class by class, as
+ * there are few of them. `other` is memory for as many characters. */
+static inline void NAME_t_order(const NAME_tokens *t, int32_t *text, int64_t size, int32_t *other) {
+    for (int64_t start = 0, end; start < size; start = end + 1) {
+        for (end = start; end < size && NAME_t_value(t, NAME_T_classes, text[end], 0) > 0;) end++;
+        int64_t count = 0;
+        for (int32_t last = 0; count < end - start;) {
+            int32_t next = INT32_MAX;
+            for (int64_t n = start; n < end; n++) {
+                int32_t order = NAME_t_value(t, NAME_T_classes, text[n], 0);
+                if (order > last && order < next) next = order;
+            }
+            for (int64_t n = start; n < end; n++)
+                if (NAME_t_value(t, NAME_T_classes, text[n], 0) == next) other[count++] = text[n];
+            last = next;
+        }
+        memcpy(text + start, other, 4 * (size_t)count);
+    }
 }
 
 /* The character that two are together, or -1. */
@@ -529,6 +541,7 @@ static inline int NAME_t_segment(NAME_t_work *w, int64_t start, int64_t end) {
         if (form > 0) size = 1 + NAME_t_decomposed(t, w->text[n], text + 1, size - 1);
         else text[size++] = w->text[n] == ' ' && prefix < 2 ? space : w->text[n];
     }
+    if (form > 0) NAME_t_order(t, text + 1, size - 1, w->ids);
     if (form == 2) size = 1 + NAME_t_compose(t, text + 1, size - 1);
     for (int64_t n = 1; t->size[NAME_T_splits] > 0 && n < size; n++)
         w->kinds[n] = t->part[NAME_T_ranges][2 * NAME_t_find(t, NAME_T_ranges, 2, text[n], 0) + 1];

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -375,6 +376,14 @@ def test_characters(name: str, driver: Path) -> None:
     characters = random.Random(name).sample(sampled(), 6000)
     rows = [characters[n : n + 500] for n in range(0, len(characters), 500)]
     check_in_c(made(name), driver, ["".join(f"a{c}1 {c}" for c in row) for row in rows])
+
+
+@needs_cc
+def test_many_marks_of_one_character(driver: Path) -> None:
+    """They are put in order in a time in proportion to their number, not to its square."""
+    start = perf_counter()
+    check_in_c(made("NFC"), driver, ["e" + "\u0301\u0323" * 20000])
+    assert perf_counter() - start < 10
 
 
 @needs_cc
