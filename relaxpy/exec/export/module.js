@@ -351,6 +351,7 @@ async function bytes(source) {
   // In node, a mention of Response takes 40 ms, since it loads what fetches.
   const isPlace = typeof source === "string" || source instanceof URL;
   if (!isPlace && typeof Response !== "undefined" && source instanceof Response) {
+    if (!source.ok) throw new ModelError(`${source.url} is not there: ${source.status}`);
     return source.arrayBuffer();
   }
   const url = new URL(source, import.meta.url);
@@ -358,12 +359,15 @@ async function bytes(source) {
     const { readFile } = await import("node:fs/promises");
     return bytes(await readFile(url));
   }
-  const response = await fetch(url);
-  if (!response.ok) throw new ModelError(`${url} is not there: ${response.status}`);
-  return response.arrayBuffer();
+  return bytes(await fetch(url));
 }
 
 async function compiled(source) {
   if (source instanceof WebAssembly.Module) return source;
-  return WebAssembly.compile(await bytes(source));
+  const content = await bytes(source);
+  try {
+    return await WebAssembly.compile(content);
+  } catch (error) {
+    throw new ModelError(`this is no module of the model: ${error.message}`);
+  }
 }

@@ -176,7 +176,11 @@ def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
     is_language_model = options.file.endswith(".gguf") or os.path.isdir(options.file)
     others = ("target", "pipeline", "sizes", "imported")
-    names = others if is_language_model else ("quantize", "context", "cache_dtype", "page")
+    names = (
+        others
+        if is_language_model
+        else ("quantize", "context", "cache_dtype", "page", "tokens", "sequences")
+    )
     if given := [name for name in names if getattr(options, name)]:
         option = {"sizes": "dim", "imported": "import"}.get(given[0], given[0].replace("_", "-"))
         kind = "programs" if is_language_model else "language models"
@@ -186,7 +190,9 @@ def export(options: Namespace) -> int:
 
         of_model = Namespace(**vars(options), threads=None)
         lm = load_model(of_model, options.file, sequences=1)
-        write: Callable[..., tuple[Path, ...]] = partial(lm.export, page=options.page)
+        write: Callable[..., tuple[Path, ...]] = partial(
+            lm.export, page=options.page, tokens=options.tokens, sequences=options.sequences or 1
+        )
     else:
         write = _executable(options).export
     try:

@@ -208,6 +208,15 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     command.add_argument(
         "--page", action="store_true", help="write a page that talks to a language model, for .wasm"
     )
+    command.add_argument(
+        "--tokens", action="store_true", help="write the tokenizer of a language model for C, too"
+    )
+    command.add_argument(
+        "--sequences",
+        type=_count,
+        metavar="N",
+        help="the texts that the cache of a language model has at a time (default: 1)",
+    )
     command.add_argument("-o", "--output", required=True, metavar="OUT", help="the library")
 
     command = add(

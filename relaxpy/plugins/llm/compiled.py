@@ -6,6 +6,7 @@ import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from threading import get_ident
 from typing import Any, Final
@@ -194,21 +195,34 @@ class CompiledDecoder:
         """The number of matrices whose weights are in few bits."""
         return sum(name.endswith(".q_weight") for name in self.values)
 
-    def exportable(self) -> Executable:
-        """The program of `prefill` and `decode` for one sequence of at most `context` tokens.
+    def exportable(self, sequences: int = 1) -> Executable:
+        """The program of `prefill` and `decode` for a sequence of at most `context` tokens.
 
-        It has the weights, and no cache: keys and values are in tensors that a call changes.
+        It has the weights, and no cache: keys and values are in tensors that a call changes. For
+        several `sequences` these have all of them, and there is a function `decode_batch`.
         """
         from relaxpy.plugins.llm.exported import ExportedDecoder  # which reads a script
 
-        decoder = ExportedDecoder(self._decoder, self.context)
-        module, _ = decoder.export_tvm(decoder.specification())
+        decoder = ExportedDecoder(self._decoder, self.context, sequences)
+        specification = decoder.specification()
+        module, _ = decoder.export_tvm(specification)
         weights = {f"decoder.{name}": rx.const(value) for name, value in self.values.items()}
         outputs = {"logits": 0, "new_keys": 1, "new_values": 2}
-        for name in ("prefill", "decode"):
+        for name in specification:
             func = module[name].bind_params(weights)
             module[name] = func.with_attrs({OUTPUT_TREE: outputs, SHARED_WEIGHTS: True})
         return compile(module, "native")
+
+    def limits_of_exports(self, sequences: int = 1) -> dict[str, int]:
+        """The numbers that callers of an exported program need for their memory, by names."""
+        from relaxpy.plugins.llm.exported import cache_shape
+
+        return {
+            "CONTEXT": self.context,
+            "VOCABULARY": self.config.vocabulary,
+            "SEQUENCES": sequences,
+            "CACHE": prod(cache_shape(self.config, self.context, sequences)),
+        }
 
     def new_cache(self) -> Any:
         """A cache of keys and values without sequences."""

@@ -25,6 +25,7 @@ from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError,
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.exported_page import page_of
+from relaxpy.plugins.llm.exported_tokens import tokenizer_files
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
 from relaxpy.plugins.llm.hooks import Hook, Hooks, hook_calls
 from relaxpy.plugins.llm.packed import packed_as
@@ -527,33 +528,60 @@ class LanguageModel:
 
     @user_facing
     def export(
-        self, path: str | PathLike[str], *, page: bool = False, **options: Any
+        self,
+        path: str | PathLike[str],
+        *,
+        page: bool = False,
+        tokens: bool = False,
+        sequences: int = 1,
+        name: str | None = None,
+        weights: str | PathLike[str] | None = None,
+        **options: Any,
     ) -> tuple[Path, ...]:
         """Write `prefill` and `decode` for one sequence as a library without Python.
 
         Both append tokens at a position and return the scores of the next one; keys and values are
-        tensors of the caller. The options are those of `Executable.export`, as `weights`. For a
-        `.wasm`, a `page` is written that talks to the model, with its tokenizer.
+        tensors of the caller. These have several `sequences`, if wanted, and there is a function
+        `decode_batch` that appends a token to each of them. With `tokens`, the tokenizer is written
+        beside the library, as a header for C and a file of tables; for a `.wasm`, a `page` that
+        talks to the model, which has it inside. Other options are those of `Executable.export`.
 
         Errors:
-            ModelError: the tokenizer or the chat template has parts that a page has not; all of
-                them are those of byte pairs, and write messages in turns.
+            ModelError: the tokenizer or the chat template has parts that these have not; they are
+                those of byte pairs or SentencePiece, and a page writes messages in turns.
             As for `Executable.export`: CompileError names what has no form without Python.
         """
+        from relaxpy.exec.export.exported import identifier
         from relaxpy.exec.export.files import write_files
 
         if self._adapter is not None or self._hooks:
             what = "hooks" if self._adapter is None else "an adapter"
             raise ModelError(f"{self.name} has {what}, which a library has not")
         out = Path(path)
-        if page and out.suffix.lower() != ".wasm":
+        is_web = out.suffix.lower() == ".wasm"
+        if page and not is_web:
             raise ParameterError.of("page", page, "False, as only a .wasm has one")
+        if type(sequences) is not int or sequences < 1:
+            raise ParameterError.of("sequences", sequences, "a positive integer")
+        if page and sequences > 1:
+            raise ParameterError.of("sequences", sequences, "1, as a page has one conversation")
+        if tokens and is_web:
+            raise ParameterError.of("tokens", tokens, "False, as a .wasm has them in its page")
         stem = out.stem
         if page and not re.fullmatch(r"[\w.-]+", stem):
             raise ParameterError.of("path", str(path), "a name of letters, digits, _, . and -")
         texts = page_of(self, stem) if page else {}
-        files = self.decoder.exportable().export(path, **options)
         beside = {out.with_name(f"{stem}{end}"): text.encode() for end, text in texts.items()}
+        if tokens:
+            prefix = identifier(name if name is not None else out.name.partition(".")[0])
+            made = tokenizer_files(self, prefix, self.decoder.limits_of_exports(sequences))
+            for end, content in made.items():
+                beside[out.with_name(f"{prefix}{end}")] = content
+        if weights is not None and Path(weights) in beside:
+            raise ParameterError.of("weights", str(weights), "a file that is not written otherwise")
+        files = self.decoder.exportable(sequences).export(
+            path, name=name, weights=weights, **options
+        )
         write_files(beside)
         return (*files, *beside)
 

@@ -236,3 +236,29 @@ def check_same(found: Found, expected: Found, name: object) -> None:
                 both = ours.astype("f8"), theirs.astype("f8")
             same |= np.isnan(both[0]) & np.isnan(both[1])
         assert same.all(), (name, np.argwhere(~same)[:3])
+
+
+def talk(
+    folder: Path,
+    texts: Sequence[str] = (),
+    questions: Sequence[str] = (),
+    refused: Sequence[Any] = (),
+    most: int = 12,
+) -> Any:
+    """What the page in a folder answers and refuses, and the tokens and texts that it writes."""
+    asked = {"texts": texts, "questions": questions, "refused": refused, "maxTokens": most}
+    return in_node("talk.mjs", folder, asked)
+
+
+def in_node(script: str, folder: Path, asked: Any, *options: str) -> Any:
+    """What a script beside this file writes for modules in a folder."""
+    (folder / "package.json").write_text('{"type": "module"}')
+    done = subprocess.run(
+        [node() or "", str(Path(__file__).with_name(script)), str(folder), *options],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

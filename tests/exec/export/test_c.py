@@ -86,8 +86,10 @@ def network() -> relaxpy.Executable:
     return relaxpy.compile(relax.transform.BindParams("main", weights)(mod), "native")
 
 
-def run(*command: str | Path, folder: Path | None = None) -> bytes:
-    done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, check=False)
+def run(*command: str | Path, folder: Path | None = None, given: bytes = b"") -> bytes:
+    done = subprocess.run(
+        [*map(str, command)], cwd=folder, input=given, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

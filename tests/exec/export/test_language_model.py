@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ pytest.importorskip("safetensors")
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.llm import CompiledDecoder, LanguageModel, config_of, load
 from relaxpy.plugins.cli.main import main
-from tests.exec.export.in_node import has_relaxed, needs_linker, needs_node, node
+from tests.exec.export.in_node import has_relaxed, in_node, needs_linker, needs_node
 from tests.exec.export.library import Library, StatusError
 from tests.exec.export.test_c import ROOT, SANITIZERS, WARNINGS, run
 from tests.exec.export.test_export import assert_same, pytestmark as pytestmark
@@ -30,6 +28,10 @@ Array = np.ndarray[Any, Any]
 LENGTHS = (1, 15, 16, 17, 33)
 STEPS = 64
 CONTEXT = 104
+SEQUENCES = 3
+#: A prompt of a length that comes to a slot, or steps of the first slots together. A slot may have
+#: no text yet, and gets another one once its own has ended.
+SCHEDULE = [(0, 16), (2, 33), (3, 5), (1, 1), (3, 7), (0, 17), (1, 2), (3, 20)]
 #: Entries of a config.json, and options of the model.
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "llama": ({}, {}),
@@ -99,6 +101,75 @@ def test_greedy_tokens_are_those_of_python(kind: str, tmp_path: Path) -> None:
         assert decoder.greedy(length) == in_python(lm, length), length
 
 
+class Batch:
+    """The exported functions for several sequences, whose tokens come and go."""
+
+    def __init__(self, decoder: CompiledDecoder, folder: Path) -> None:
+        self.executable = decoder.exportable(SEQUENCES)
+        self.library = Library(self.executable, folder, "batch", weights_inside=False)
+        buffer = self.library["decode"].function.inputs[1]
+        shape = [int(n) for n in buffer.shape]
+        self.keys, self.values = (np.full(shape, np.nan, buffer.dtype) for _ in range(2))
+
+    def call(self, name: str, *tensors: Any, **sizes: int) -> Array:
+        """The scores, as the executable computes them in Python, too."""
+        copies = self.keys.copy(), self.values.copy()
+        arrays = [np.array(tensor, "int32") for tensor in tensors]
+        found = self.library[name](*arrays, self.keys, self.values, guards=False, **sizes)
+        shape = [
+            ShapeTuple([sizes[name]]) for name in ("position", "slot", "length") if name in sizes
+        ]
+        assert_same(found, self.executable[name](*arrays, *copies, *shape))
+        return found[0]
+
+
+@pytest.mark.parametrize("kind", ["windows", "a cache in float16"])
+def test_batches_have_the_tokens_of_python(kind: str, tmp_path: Path) -> None:
+    entries, options = KINDS[kind]
+    lm = drawn(tmp_path, entries, **options)
+    batch = Batch(lm.decoder, tmp_path)
+    texts: dict[int, list[int]] = {}
+    lengths: dict[int, int] = {}
+    for slot, what in SCHEDULE:
+        if what in LENGTHS:
+            lengths[slot] = what
+            own = prompt(what).tolist()
+            scores = batch.call("prefill", own, position=0, slot=slot)
+            texts[slot] = [*own, int(scores[0].argmax())]
+            continue
+        for _ in range(what):
+            rows = [texts.get(n, [0]) for n in range(slot)]
+            ids, positions = [row[-1] for row in rows], [len(row) - 1 for row in rows]
+            length = max(positions) + 1
+            scores = batch.call("decode_batch", ids, positions, length=length)
+            for n, row in enumerate(rows):
+                row.append(int(scores[n].argmax()))
+        for n in [*texts]:
+            count = len(texts[n]) - lengths[n]
+            assert texts[n][lengths[n] :] == in_python(lm, lengths[n])[:count], (n, lengths[n])
+    [last] = batch.call("decode", texts[2][-1:], position=len(texts[2]) - 1, slot=2)
+    assert last.argmax() == in_python(lm, lengths[2])[len(texts[2]) - lengths[2]]
+    check_refused(batch)
+
+
+def check_refused(batch: Batch) -> None:
+    """Check that positions and slots that there are not are errors."""
+    step = batch.library["decode_batch"]
+    buffers = batch.keys, batch.values
+    for positions, length, message in (
+        ([0, 9], 9, "a position is not below the length"),
+        ([0, -1], 9, "outside dimension 2"),
+        ([0, CONTEXT], CONTEXT + 1, "outside dimension 2"),
+        ([0] * (SEQUENCES + 1), 9, "outside dimension 0"),
+    ):
+        given = np.array(positions, "int32")
+        with pytest.raises(StatusError, match=message):
+            step(given * 0 + 5, given, *buffers, length=length, guards=False)
+    for slot in (-1, SEQUENCES):
+        with pytest.raises(StatusError, match="outside dimension 0"):
+            batch.library["prefill"](prompt(9), *buffers, position=0, slot=slot, guards=False)
+
+
 def test_weights_are_stored_once(tmp_path: Path) -> None:
     lm = drawn(tmp_path, {"hidden_size": 128, "intermediate_size": 384})
     program = Decoder(lm.decoder, tmp_path).library.program
@@ -142,19 +213,24 @@ def test_each_architecture_has_the_scores_of_python(name: str, tmp_path: Path) -
         position += count
 
 
-def test_the_program_of_the_documents_continues_a_prompt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_programs_of_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = drawn(tmp_path, {})
-    [source] = re.findall(r"```c\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    source, tokens, _ = re.findall(r"```c\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    command = f"export drawn -o chat.a --weights chat.weights --context {CONTEXT}"
+    command = f"export drawn -o chat.a --weights chat.weights --context {CONTEXT} --tokens"
     assert main(command.split()) == 0
     Path("main.c").write_text(source.replace("CONTEXT = 1024", f"CONTEXT = {CONTEXT}"))
     run("cc", "-std=c11", "-D_GNU_SOURCE", *WARNINGS, *SANITIZERS, "main.c", "chat.a", "-o", "main")
     for length in (1, 33):
         found = run("./main", *map(str, prompt(length))).split()
         assert [*map(int, found)] == in_python(lm, length)
+    Path("tokens.c").write_text(tokens)
+    run("cc", "-std=c11", *WARNINGS, *SANITIZERS, "tokens.c", "-o", "tokens")
+    text = "the cat é<|im_end|>"
+    found = run("./tokens", text).split(b"\n")[:-1]
+    own = lm.tokenizer.encode(text, is_rendered=True)
+    assert [int(line.split(b": ")[0]) for line in found] == own
+    assert b"".join(line.split(b": ", 1)[1] for line in found).decode() == "the cat é"
 
 
 @pytest.mark.parametrize(
@@ -164,6 +240,11 @@ def test_the_program_of_the_documents_continues_a_prompt(
         ("export drawn -o chat.a --target native", "--target is for programs"),
         ("export drawn -o chat.a --context 9999", "the model reads 256 tokens"),
         ("export x.py -o chat.a --context 3", "--context is for language models, which x.py is"),
+        ("export x.py -o chat.a --tokens", "--tokens is for language models, which x.py is"),
+        ("export x.py -o chat.a --sequences 3", "--sequences is for language models, which x.py"),
+        ("export drawn -o chat.wasm --tokens", "tokens cannot be True, expected False, as a .wasm"),
+        ("export drawn -o chat.wasm --page --sequences 2", "as a page has one conversation"),
+        ("export drawn -o chat.a --tokens --weights chat.tokens", "a file that is not written"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -184,20 +265,25 @@ def test_options_that_do_not_fit(
 def test_greedy_tokens_in_an_engine_of_webassembly(tmp_path: Path) -> None:
     lm = drawn(tmp_path, {})
     lm.export(tmp_path / "chat.wasm", weights=tmp_path / "chat.weights")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
     prompts = [prompt(length).tolist() for length in LENGTHS]
     expected = [in_python(lm, length) for length in LENGTHS]
     for cpu in ("relaxed-simd", "simd128") if has_relaxed() else ("simd128",):
-        done = subprocess.run(
-            [node() or "", str(Path(__file__).with_name("greedy.mjs")), str(tmp_path), cpu],
-            input=json.dumps({"steps": STEPS, "prompts": prompts}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
+        found = in_node("greedy.mjs", tmp_path, {"steps": STEPS, "prompts": prompts}, cpu)
         assert found["cpu"] == cpu
         assert found["tokens"] == expected
         assert found["shares"]
         assert "outside dimension 2" in found["error"]
+
+
+@needs_node
+@needs_linker
+def test_batches_in_an_engine_of_webassembly(tmp_path: Path) -> None:
+    lm = drawn(tmp_path, {})
+    lm.export(tmp_path / "chat.wasm", weights=tmp_path / "chat.weights", sequences=SEQUENCES)
+    calls = [[slot, prompt(n).tolist() if n in LENGTHS else n] for slot, n in SCHEDULE]
+    ended, texts = in_node("batch.mjs", tmp_path, {"calls": calls})
+    lengths = {slot: n for slot, n in SCHEDULE if n in LENGTHS}
+    for length, text in [(16, ended[0]), *((lengths[n], text) for n, text in enumerate(texts))]:
+        assert text == in_python(lm, length)[: len(text)]
+    assert [*map(len, ended)] == [13]
+    assert [*map(len, texts)] == [23, 28, 33]

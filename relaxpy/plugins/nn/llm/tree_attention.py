@@ -165,6 +165,55 @@ def attention_to_buffers(
     return kernel_of([q, k, v, out, layer, position])
 
 
+def attention_of_batch(
+    heads: int,
+    group: int,
+    d: int,
+    dtype: str,
+    sizes: tuple[int, int, int],
+    scale: float,
+    *,
+    window: int | None = None,
+    score_cap: float = 0.0,
+) -> PrimFunc:
+    """The kernel (queries, keys, values, positions, result, layer, length) of several sequences.
+
+    The buffers have the keys and values of all layers of each sequence; their `sizes` are the
+    numbers of sequences, of layers and of tokens. Row r is a token of sequence r, at its own
+    position below `length`. Otherwise it is as `attention_to_buffers`.
+
+    Shapes:
+        queries, result  (rows, heads, group, d)
+        keys, values     (sequences * layers, heads, tokens, d)
+        positions        (rows,), int32
+    """
+    sequences, layers, tokens = sizes
+    rows = tir.SizeVar("rows", "int64")
+    layer, length = (tir.Var(name, "int64") for name in ("layer", "length"))
+    q = te.placeholder((rows, heads, group, d), dtype, "q")
+    k, v = (te.placeholder((sequences * layers, heads, tokens, d), dtype, name) for name in "kv")
+    positions: Any = te.placeholder((rows,), "int32", "positions")
+
+    def seen(r: Any, _: Any, __: Any, s: Any) -> Any:
+        own = positions[r].astype("int64")
+        is_past = ops.compare(tir.LE, s, own)
+        return is_past if window is None else ops.all_of(is_past, s > own - window)
+
+    def of_layer(buffer: Any) -> Callable[..., Any]:
+        return lambda r, h, s, c: buffer[r * layers + layer, h, s, c]
+
+    mixed, _ = _attention(
+        ((rows, heads), group, length),
+        (d, d),
+        (lambda r, h, g, c: q[r, h, g, c], of_layer(k), of_layer(v)),
+        seen,
+        ops.const(scale, "float32"),
+        score_cap,
+    )
+    out = te.compute(q.shape, lambda *at: mixed[at].astype(dtype), name="out")
+    return kernel_of([q, k, v, positions, out, layer, length])
+
+
 def _attention_of_rows(
     q: Any,
     both: tuple[Callable[..., Any], Callable[..., Any]],
@@ -179,36 +228,14 @@ def _attention_of_rows(
     that of the elements of values.
     """
     rows, heads, group, d = q.shape
-    (key, value), (size, dv) = both, sizes
-    e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
-    scaled = te.compute(
-        (heads, rows * group, d),
-        lambda h, i, c: _float32(q[i // group, h, i % group, c]) * (scale * _LOG2_E),
-        name="scaled",
-    )
-    products = te.compute(
-        (heads, rows * group, size),
-        lambda h, i, s: reduce.sum(scaled[h, i, e] * _float32(key(h, s, e)), e),
-        name="products",
-    )
-    capped = products
-    if score_cap:
-        cap = ops.const(score_cap * _LOG2_E, "float32")
-        capped = te.compute(
-            products.shape,
-            lambda h, i, s: intrin.tanh(products(h, i, s) / cap) * cap,
-            name="capped",
-        )
-    scores = te.compute(
-        products.shape,
-        lambda h, i, s: tir.Select(seen(i, s), capped(h, i, s), _LEAST),
-        name="scores",
-    )
-    weights, logs = _weights(scores)
-    mixed = te.compute(
-        (heads, rows * group, dv),
-        lambda h, i, c: reduce.sum(weights[h, i, j] * _float32(value(h, j, c)), j),
-        name="mixed",
+    size, dv = sizes
+    mixed, logs = _attention(
+        ((heads,), rows * group, size),
+        (d, dv),
+        (lambda h, i, c: q[i // group, h, i % group, c], *both),
+        lambda _, i, s: seen(i, s),
+        scale,
+        score_cap,
     )
     out = te.compute(
         (rows, heads, group, dv),
@@ -217,6 +244,49 @@ def _attention_of_rows(
     )
     lse = te.compute((rows, heads, group), lambda r, h, g: logs(h, r * group + g), name="lse")
     return out, lse
+
+
+def _attention(
+    shape: tuple[tuple[Any, ...], Any, Any],
+    sizes: tuple[int, int],
+    read: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+    seen: Callable[..., Any],
+    scale: Any,
+    score_cap: float,
+) -> tuple[Any, Callable[..., Any]]:
+    """The values, weighted, (*outer, rows, dv), and log2 of the sums of the weights.
+
+    `shape` has the outer dimensions, the number of rows and that of keys; `sizes` the elements of
+    keys and of values. `read` are queries (*outer, row, element), keys and values (*outer, key,
+    element), and `seen` (*outer, row, key).
+    """
+    (outer, rows, size), (d, dv) = shape, sizes
+    query, key, value = read
+    e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
+    scaled = te.compute(
+        (*outer, rows, d), lambda *at: _float32(query(*at)) * (scale * _LOG2_E), name="scaled"
+    )
+    products = te.compute(
+        (*outer, rows, size),
+        lambda *at: reduce.sum(scaled[(*at[:-1], e)] * _float32(key(*at[:-2], at[-1], e)), e),
+        name="products",
+    )
+    capped = products
+    if score_cap:
+        cap = ops.const(score_cap * _LOG2_E, "float32")
+        capped = te.compute(
+            products.shape, lambda *at: intrin.tanh(products(*at) / cap) * cap, name="capped"
+        )
+    scores = te.compute(
+        products.shape, lambda *at: tir.Select(seen(*at), capped(*at), _LEAST), name="scores"
+    )
+    weights, logs = _weights(scores)
+    mixed = te.compute(
+        (*outer, rows, dv),
+        lambda *at: reduce.sum(weights[(*at[:-1], j)] * _float32(value(*at[:-2], j, at[-1])), j),
+        name="mixed",
+    )
+    return mixed, logs
 
 
 def _float32(value: Any) -> Any:
