@@ -207,7 +207,7 @@ def _worker(f: Function, argument: Value) -> Value:
         def sleep() -> list[Value]:
             f.put("atomicrmw add ptr @sleepers, i32 1 seq_cst")
             word = f.cast("trunc", f.arithmetic("lshr", state, 32), "i32")
-            f.put(f"store atomic i32 1, {asleep} monotonic, align 4")
+            f.put(f"store atomic i32 1, {asleep} release, align 4")  # after the thread's number
             _threads(f).wait(f, _upper(f), word)
             f.put(f"store atomic i32 0, {asleep} monotonic, align 4")
             f.put("atomicrmw sub ptr @sleepers, i32 1 seq_cst")
@@ -267,7 +267,7 @@ def _make_way(f: Function) -> None:
         f.loop(1, read(f, "workers") + 1, 1, [], look)
 
     def look(slot: Value) -> None:
-        asleep = f.new(I32, f"load atomic i32, {_place(f, slot, 1)} monotonic, align 4")
+        asleep = f.new(I32, f"load atomic i32, {_place(f, slot, 1)} acquire, align 4")
         f.branch(f.compare("ne", asleep, 0), lambda: move(slot))
 
     def move(slot: Value) -> None:
