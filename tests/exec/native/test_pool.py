@@ -200,6 +200,22 @@ def test_a_loop_is_an_error_in_a_child_that_a_signal_handler_forks() -> None:
     assert process(HANDLER, RELAXPY_NUM_THREADS="2") == ""
 
 
+FIRST = f"""{START}
+from relaxpy.exec.native.threads.freed_memory import memory
+sys.setswitchinterval(1e-6)
+barrier, found = threading.Barrier(8), set()
+def use():
+    barrier.wait()
+    found.update((pool.pool(), memory()))
+in_threads(8, use)
+print(len(found))
+"""
+
+
+def test_threads_that_need_the_pool_at_once_share_one() -> None:
+    assert process(FIRST, RELAXPY_NUM_THREADS="2") == "2\n"
+
+
 COUNT = """
 assert run(library, 1000)
 print(pool.pool().threads, len(os.listdir("/proc/self/task")))

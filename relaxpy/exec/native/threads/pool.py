@@ -22,7 +22,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from functools import cache
 from typing import Final
 
 from relaxpy.errors import RuntimeCheckError
@@ -57,6 +56,7 @@ from relaxpy.exec.native.threads.jobs import (
 )
 from relaxpy.exec.native.threads.systems import MASK_BYTES, Futex, threads_of
 from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
+from relaxpy.ir.core.fork_lock import Late
 
 _FORKED: Final = (
     "a signal handler has forked the process during a parallel loop, whose other threads are not in"
@@ -448,7 +448,7 @@ class Pool:
             ctypes.memset(table, 0, ctypes.sizeof(table))
 
 
-@cache
+@Late
 def pool() -> Pool:
     """The pool of this process, created at the first use.
 
