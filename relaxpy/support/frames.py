@@ -61,6 +61,11 @@ def keep_callback_frames(error: BaseException) -> None:
     )
 
 
+def arose_in_relaxpy(error: BaseException) -> bool:
+    """True if a function of relaxpy, or one that it calls, raised an error, not user code."""
+    return [owner for _, owner in _owners(error.__traceback__)][-1:] == ["relaxpy"]
+
+
 def _is_expected(error: BaseException, owners: Iterable[tuple[TracebackType, str]]) -> bool:
     """True if an error that is not relaxpy's own is one that its functions document."""
     if isinstance(error, KeyboardInterrupt):

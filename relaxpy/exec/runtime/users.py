@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, PackedFuncError, RelaxpyError, Span
 from relaxpy.exec.runtime.values import NO_ATTRS, on_views
+from relaxpy.support.frames import arose_in_relaxpy
 from relaxpy.support.scopes import setting
 
 _SLOTS = (GetSetDescriptorType, MemberDescriptorType)
@@ -41,7 +42,8 @@ def call_users(
     Errors:
         PackedFuncError: it changed the form of an array, or raised an Exception. Then the error is
             an instance of that class as well, has its attributes and traceback, and keeps it as
-            `failure`. Errors of relaxpy are propagated unchanged.
+            `failure`. Errors of relaxpy are propagated unchanged, and so is the RecursionError of
+            a program that the function called.
     """
     _calls_users = True
     try:
@@ -59,6 +61,8 @@ def call_users(
     except RelaxpyError:
         raise
     except Exception as error:  # of any kind: the error keeps the user's class
+        if _ran_out_of_stack(error):
+            raise
         raise _failure_of(error, name, span).with_traceback(
             error.__traceback__
         ) from error.__cause__
@@ -78,7 +82,7 @@ def raise_again(error: BaseException, name: str, span: Span | None) -> NoReturn:
         raise error
     except Exception as failure:
         failure.__context__ = context
-        if isinstance(failure, RelaxpyError):
+        if isinstance(failure, RelaxpyError) or _ran_out_of_stack(failure):
             raise
         raise _failure_of(failure, name, span).with_traceback(
             failure.__traceback__
@@ -88,6 +92,11 @@ def raise_again(error: BaseException, name: str, span: Span | None) -> NoReturn:
         raise
     finally:
         del error  # its traceback refers to this frame
+
+
+def _ran_out_of_stack(error: Exception) -> bool:
+    """True if a program that the user's function called had too little stack to report this."""
+    return isinstance(error, RecursionError) and arose_in_relaxpy(error)
 
 
 def _failure_of(error: Exception, name: str, span: Span | None) -> PackedFuncError:

@@ -159,6 +159,7 @@ def _unique(
         for n in T.serial(size):
             count[0] += rank[n]
             rank[n] = count[0]
+        total[0] = count[0]
         count[0] = 0
     for n in T.serial(size):
         if is_new(n):
@@ -171,7 +172,8 @@ def _unique(
             counts[last(count[0])] = 0
         counts[last(count[0])] += 1
         inverse[inside(places[n], size)] = count[0] - 1
-    total[0] = T.max(count[0], rank[last(size)]) if not is_sorted else count[0]
+    if is_sorted:
+        total[0] = count[0]
 
 
 def dynamic_strided_slice(builder: BlockBuilder, call: Call) -> Expr:

@@ -319,6 +319,16 @@ def test_programs_have_the_bits_of_native_code(name: str, tmp_path: Path) -> Non
         for offset in (1, 8, 63):
             found = call(*flat(tuple(values)), offset=offset, threads=serial_threads(3), **known)
             assert_same(found, expected)
+    for sizes in (dict.fromkeys(SIZES, 0), *({**SIZES, n: 0} for n in SIZES)):
+        values = arguments(mod, sizes)
+        known = {n: sizes[n] for n in call.function.sizes if n in sizes}
+        try:
+            expected = executable["main"](*values)
+        except RuntimeCheckError:
+            with pytest.raises(StatusError):
+                call(*flat(tuple(values)), **known)
+        else:
+            assert_same(call(*flat(tuple(values)), **known), expected)
 
 
 DATA = """

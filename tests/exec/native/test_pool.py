@@ -175,6 +175,47 @@ def test_a_forked_child_has_its_own_workers_and_idle_workers_sleep() -> None:
     assert lines == ["True 0 True", "[0, 0, 0, 0, 0]", "asleep"]
 
 
+HANDLER = f"""{START}
+import signal
+words, children = np.zeros(3, np.int64), []
+signal.signal(signal.SIGUSR1, lambda *_: children.append(os.fork()))
+def interrupt():
+    while words[0] < 2:
+        pass
+    os.kill(os.getpid(), signal.SIGUSR1)
+    words[2] = 2
+threading.Thread(target=interrupt).start()
+waiting = compile_module(gates(), ["run"])
+try:
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(waiting["run"])(words.ctypes.data, 2)
+except SystemError as error:  # this caller takes no notice of exceptions
+    assert children == [0] and "forked the process during a parallel loop" in str(error.__cause__)
+else:
+    assert children[0] and os.waitpid(children[0], 0)[1] == 0
+assert all(run(library, 1000) for _ in range(50))
+"""
+
+
+def test_a_loop_is_an_error_in_a_child_that_a_signal_handler_forks() -> None:
+    assert process(HANDLER, RELAXPY_NUM_THREADS="2") == ""
+
+
+FIRST = f"""{START}
+from relaxpy.exec.native.threads.freed_memory import memory
+sys.setswitchinterval(1e-6)
+barrier, found = threading.Barrier(8), set()
+def use():
+    barrier.wait()
+    found.update((pool.pool(), memory()))
+in_threads(8, use)
+print(len(found))
+"""
+
+
+def test_threads_that_need_the_pool_at_once_share_one() -> None:
+    assert process(FIRST, RELAXPY_NUM_THREADS="2") == "2\n"
+
+
 COUNT = """
 assert run(library, 1000)
 print(pool.pool().threads, len(os.listdir("/proc/self/task")))

@@ -370,14 +370,21 @@ def test_a_function_calls_the_program_again() -> None:
     assert results(direct) == results(python)
 
 
-def test_infinite_recursion_is_the_same_error() -> None:
-    errors = []
+def test_infinite_recursion_is_the_same_error_at_any_depth() -> None:
+    def deeper(levels: int, run: Callable[[Any], Any]) -> None:
+        if levels:
+            deeper(levels - 1, run)
+        else:
+            run(np.ones((2, 3), np.float32))
+
+    errors = set()
     for run in runs("tensor"):
         relaxpy.register_func("test.direct", lambda x, run=run: run(x), override=True)
-        with pytest.raises(RelaxpyError) as caught:
-            run(np.ones((2, 3), np.float32))
-        errors.append(str(caught.value))
-    assert errors[0] == errors[1]
+        for levels in range(500, 516):  # more than the frames of an iteration
+            with pytest.raises(RuntimeCheckError) as caught:
+                deeper(levels, run)
+            errors.add(str(caught.value))
+    assert len(errors) == 1
 
 
 def test_threads_call_at_once() -> None:

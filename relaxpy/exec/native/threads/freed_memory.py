@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-from functools import cache
 from typing import Final
 
 from relaxpy.exec.machine.process import process
@@ -32,6 +31,7 @@ from relaxpy.exec.native.threads.code import (
 )
 from relaxpy.exec.native.threads.systems import free_pages, new_pages, threads_of
 from relaxpy.exec.runtime.values import memory_bytes
+from relaxpy.ir.core.fork_lock import Late
 
 _WIDEST: Final = 8
 """The bytes of the widest elements, to decide by their number which arrays may be large."""
@@ -404,7 +404,7 @@ class Memory:
             CODE.set(self.library, name, 0)
 
 
-@cache
+@Late
 def memory() -> Memory:
     """The memory cache of this process, created at the first use."""
     return Memory()

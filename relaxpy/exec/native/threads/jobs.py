@@ -27,6 +27,7 @@ PYTHON: Final = {
     "release": "PyGILState_Release",
     "check": "PyErr_CheckSignals",
     "no_memory": "PyErr_NoMemory",
+    "raise": "PyErr_SetObject",
 }
 """Functions of Python by the variables with their addresses."""
 CODE: Final = Code(
@@ -36,8 +37,9 @@ CODE: Final = Code(
     state="i64 0, align 64",
     **dict.fromkeys(("sleepers", "started", "waking"), "i32 0, align 64"),
     workers="i64 0, align 64",
-    **dict.fromkeys(("records", "main", "second"), "i64 0"),
-    **dict.fromkeys(("jobs", "take", "give", "times"), "ptr null"),
+    # How many forks there are between this process and the first one that had the pool.
+    **dict.fromkeys(("records", "main", "second", "forks"), "i64 0"),
+    **dict.fromkeys(("jobs", "take", "give", "times", "error", "reason"), "ptr null"),
     # For each slot: the thread, whether it sleeps, whether a CPU is excluded from its affinity.
     places="ptr null",
     **dict.fromkeys((*PYTHON, *FUNCTIONS), "ptr null"),
@@ -285,7 +287,7 @@ def _work(f: Function, number: Value, slot: Value, order: Value, held: Value) ->
     job = job_of(f, number)
     body, context = (f.load(POINTER, field(f, job, n)) for n in (BODY, CONTEXT))
     count = f.load(I64, field(f, job, RANGES))
-    how = f.alloca(I32, 1)
+    how, forks = f.alloca(I32, 1), read(f, "forks")
 
     def of_range(before: Value) -> None:
         place = _range(f, job, f.arithmetic("urem", order + before, count))
@@ -306,6 +308,7 @@ def _work(f: Function, number: Value, slot: Value, order: Value, held: Value) ->
 
     def listen() -> None:
         f.leave(f.compare("ne", f.call("interrupted", I32), 0), stop)
+        f.leave(f.compare("ne", read(f, "forks"), forks), lambda: ends(DONE))
 
     def make_room() -> None:
         word = _loaded(f, field(f, job, WORD), "monotonic")

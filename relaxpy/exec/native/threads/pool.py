@@ -10,7 +10,8 @@ the loop does, and take subnormal numbers for zeros if it does (`torch.set_flush
 tasks compute the same.
 
 Between two tasks the main Python thread reads the clock. Once a second it lets Python run the
-handlers of pending signals. If one raises, as that of Ctrl-C does, no other task begins.
+handlers of pending signals. If one raises, as that of Ctrl-C does, no other task begins. A loop is
+an error in a child that a handler forks: tasks of the workers are lost.
 
 After a pause Linux may wake a worker on the CPU of the waking thread, where the worker has to wait.
 A loop therefore excludes its own CPU from the affinity of sleeping workers until they are awake.
@@ -21,8 +22,9 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from functools import cache
+from typing import Final
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.machine.process import process
 from relaxpy.exec.machine.tuning import Parallel
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Type, Value
@@ -35,6 +37,8 @@ from relaxpy.exec.native.threads.jobs import (
     CONTEXT,
     CONTROL,
     CROWDED,
+    DONE,
+    FAILED,
     OWNER,
     PYTHON,
     TASKS,
@@ -52,6 +56,12 @@ from relaxpy.exec.native.threads.jobs import (
 )
 from relaxpy.exec.native.threads.systems import MASK_BYTES, Futex, threads_of
 from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
+from relaxpy.ir.core.fork_lock import Late
+
+_FORKED: Final = (
+    "a signal handler has forked the process during a parallel loop, whose other threads are not in"
+    " the child: end the child in the handler"
+)
 
 
 def _place(f: Function, slot: Value, field: int) -> Value:
@@ -207,7 +217,7 @@ def _worker(f: Function, argument: Value) -> Value:
         def sleep() -> list[Value]:
             f.put("atomicrmw add ptr @sleepers, i32 1 seq_cst")
             word = f.cast("trunc", f.arithmetic("lshr", state, 32), "i32")
-            f.put(f"store atomic i32 1, {asleep} monotonic, align 4")
+            f.put(f"store atomic i32 1, {asleep} release, align 4")  # after the thread's number
             _threads(f).wait(f, _upper(f), word)
             f.put(f"store atomic i32 0, {asleep} monotonic, align 4")
             f.put("atomicrmw sub ptr @sleepers, i32 1 seq_cst")
@@ -267,7 +277,7 @@ def _make_way(f: Function) -> None:
         f.loop(1, read(f, "workers") + 1, 1, [], look)
 
     def look(slot: Value) -> None:
-        asleep = f.new(I32, f"load atomic i32, {_place(f, slot, 1)} monotonic, align 4")
+        asleep = f.new(I32, f"load atomic i32, {_place(f, slot, 1)} acquire, align 4")
         f.branch(f.compare("ne", asleep, 0), lambda: move(slot))
 
     def move(slot: Value) -> None:
@@ -320,19 +330,20 @@ def _run_with(
         return f.attempt(all_tasks, lambda: [f.const(I32, 1)])
 
     def together() -> list[Value]:
-        number = f.call("reserve", I64)
-        return f.branch(f.compare("sge", number, 0), lambda: shared(number), counted)
+        number, forks = f.call("reserve", I64), read(f, "forks")
+        is_reserved = f.compare("sge", number, 0)
+        return f.branch(is_reserved, lambda: shared(number, forks), lambda: counted(forks))
 
-    def counted() -> list[Value]:
+    def counted(forks: Value) -> list[Value]:
         note_caller(f)
         status = alone()
-        forget_caller(f)
+        f.branch(f.compare("eq", read(f, "forks"), forks), lambda: forget_caller(f))
         return status
 
     def start() -> None:
         f.call("start", VOID)
 
-    def shared(number: Value) -> list[Value]:
+    def shared(number: Value, forks: Value) -> list[Value]:
         f.branch(f.compare("eq", read(f, "started", I32), 0), start)
         job = job_of(f, number)
         values = {BODY: body, CONTEXT: context, TASKS: tasks, BYTES: size}
@@ -353,9 +364,22 @@ def _run_with(
         has_sleepers = f.arithmetic("and", f.compare("sgt", sleepers, 0), f.compare("sgt", most, 0))
         f.branch(has_sleepers, lambda: wake(most))
         status = f.call("work", I32, number, f.index(0), f.index(0), held)
-        close_job(f, number, closed)
-        forget_caller(f)
-        return [status]
+
+        def close() -> list[Value]:
+            close_job(f, number, closed)
+            forget_caller(f)
+            return [status]
+
+        def lost() -> list[Value]:
+            f.branch(f.compare("eq", status, DONE), fail)
+            return [f.const(I32, FAILED)]
+
+        return f.branch(f.compare("eq", read(f, "forks"), forks), close, lost)
+
+    def fail() -> None:
+        state = invoke(f, "ensure", I32)
+        invoke(f, "raise", VOID, read(f, "error", POINTER), read(f, "reason", POINTER))
+        invoke(f, "release", VOID, state)
 
     def wake(most: Value) -> None:
         def make_way() -> None:
@@ -392,6 +416,9 @@ class Pool:
         for name, value in self._jobs.variables.items():
             self._set(name, value)
         self._set("times", ctypes.addressof(ring()))
+        self._forks = 0
+        self._set("error", id(RuntimeCheckError))
+        self._set("reason", id(_FORKED))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_workers)
         # The workers run this code until the process ends.
@@ -411,15 +438,17 @@ class Pool:
         CODE.set(self._library, name, value)
 
     def _forget_workers(self) -> None:
-        """A forked child has none of the workers, and no loop is running in it."""
+        """A forked child has none of the workers, and no loop but that of a signal handler."""
         for name in ("state", "sleepers", "started", "waking"):
             self._set(name, 0)
         self._set("main", threading.get_ident())
+        self._forks += 1
+        self._set("forks", self._forks)
         for table in (self._places, self._jobs.memory):
             ctypes.memset(table, 0, ctypes.sizeof(table))
 
 
-@cache
+@Late
 def pool() -> Pool:
     """The pool of this process, created at the first use.
 
