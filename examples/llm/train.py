@@ -199,16 +199,17 @@ def train(tokens: Any, options: argparse.Namespace) -> dict[str, Any]:
     count = sum(math.prod(map(int, p.shape)) for _, p in parameters)
     print(f"{count / 1e6:.1f} M parameters, {len(tokens) / 1e6:.2f} M tokens", flush=True)
     places, begin, step = _places(length, size), time.monotonic(), 0
-    mean = math.log(options.words)
-    while time.monotonic() - begin < options.minutes * 60 or not step:
+    mean, took, told = math.log(options.words), 0.0, 10.0
+    while took < options.minutes * 60:
         starts = rng.integers(0, len(tokens) - length, rows)
         read = np.stack([tokens[start : start + length + 1] for start in starts])
         inputs = [np.ascontiguousarray(read[:, :-1]), *places]
         loss = trainer.update(inputs, read[:, 1:].reshape(-1).astype("int64"))
         mean += 0.05 * (float(loss) - mean)
         step += 1
-        if step % 50 == 0:
-            took = time.monotonic() - begin
+        took = time.monotonic() - begin
+        if took > min(told, options.minutes * 60):
+            told += 10
             rate = step * rows * length / took
             print(f"{took:5.0f} s: step {step}, loss {mean:.3f}, {rate:.0f} tokens/s", flush=True)
     return dict(trainer.export_params())

@@ -92,14 +92,13 @@ def perplexity(
     words = lm.decoder.config.vocabulary
     if (found := models[-1].decoder.config.vocabulary) != words:
         raise ModelError(f"{lm.name} has {words} tokens, and {models[-1].name} {found}")
+    most_chunks = math.inf if chunks is None else _within("chunks", chunks, 1, None)
     tokens = lm.tokenizer.encode(text)
     if unknown := [token for token in tokens if token >= words]:
         raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
-    count = len(tokens) // size
+    count = int(min(len(tokens) // size, most_chunks))
     if not count:
         raise ModelError(f"the text has {len(tokens)} tokens, and a chunk {size}")
-    if chunks is not None:
-        count = min(count, _within("chunks", chunks, 1, None))
     begin = lm.tokenizer.encode("")[:1]
     parts = [tokens[number * size : (number + 1) * size] for number in range(count)]
     if begin == tokens[:1]:

@@ -65,9 +65,15 @@ class Chain:
         return np.array([found[row] for row in rows]).reshape(-1, WORDS)
 
 
+class Small:
+    """What of a language model guesses."""
+
+    def __init__(self, model: Chain) -> None:
+        self.engine, self.turn, self.decoder = Engine(model), RLock(), model  # type: ignore[arg-type]
+
+
 def draft(model: Chain) -> Draft:
-    own = SimpleNamespace(engine=Engine(model), turn=RLock(), decoder=model)  # type: ignore[arg-type]
-    return Draft(own, WORDS)  # type: ignore[arg-type]
+    return Draft(Small(model), WORDS)  # type: ignore[arg-type]
 
 
 OPTIONS = [
@@ -95,7 +101,7 @@ def test_guesses_change_neither_tokens_nor_probabilities(kind: str, chunk: int) 
     guesses = {"lookup": 6 * (kind in {"lookup", "both"}), "draft": own}
     if kind == "lookup":
         del guesses["draft"]
-    numbers = range(30)
+    numbers = range(20)
     plain = [ask(wanted, number) for number in numbers]
     found = [ask(engine, number, **(guesses if number % 3 else {})) for number in numbers]
     wanted.run()
@@ -114,20 +120,27 @@ def test_guesses_change_neither_tokens_nor_probabilities(kind: str, chunk: int) 
 
 
 def test_guessed_tokens_have_the_distribution_of_the_model() -> None:
-    """A test of chi-square over the three tokens after a prompt, at the level of 0.001."""
-    model, count = Chain(2, spread=0.7), 3000
+    """A test of chi-square over the two tokens after a prompt, at the level of 0.001."""
+    model, count = Chain(2, spread=0.5), 600
     engine, own = Engine(model), draft(model.near())  # type: ignore[arg-type]
-    found = np.zeros((WORDS,) * 3)
+    found = np.zeros((WORDS,) * 2)
     for seed in range(count):
-        request = engine.add([0, 1], Sampling(1.0, seed=seed), 3, draft=own)
+        request = engine.add([0, 1], Sampling(1.0, seed=seed), 2, draft=own)
         while not request.done:
             engine.step()
         found[tuple(request.tokens)] += 1
-    shares = np.exp(model.table) / np.exp(model.table).sum(-1, keepdims=True)
-    wanted = np.einsum("a,ab,abc->abc", shares[0, 1], shares[1], shares) * count
-    assert wanted.min() > 5
-    assert ((found - wanted) ** 2 / wanted).sum() < 103.4  # 63 degrees of freedom
-    assert len(model.calls) < 2.2 * count
+
+    def wanted(table: Any) -> Any:
+        shares = np.exp(table) / np.exp(table).sum(-1, keepdims=True)
+        return shares[0, 1][:, None] * shares[1] * count
+
+    def distance(table: Any) -> float:
+        return float(((found - wanted(table)) ** 2 / wanted(table)).sum())
+
+    assert wanted(model.table).min() > 5
+    assert distance(model.table) < 37.7  # 15 degrees of freedom
+    assert distance(own.model.decoder.table) > 37.7  # type: ignore[attr-defined]  # of the draft
+    assert len(model.calls) < 1.5 * count
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
@@ -258,7 +271,8 @@ def test_a_model_is_loaded_with_its_guesses(folder, lm) -> None:
 
     options = {"sequences": 2, "draft": folder, "lookup": 5}
     loaded = load(folder, **options)
-    assert loaded.memory == memory_needed(folder, **options) > 2 * memory_needed(folder) * 0.9
+    assert loaded.memory == memory_needed(folder, **options)
+    assert loaded.memory == 2 * memory_needed(folder, sequences=2)
     assert loaded.generate("the cat", max_tokens=9) == lm.generate("the cat", max_tokens=9)
     request = loaded.start(loaded.tokens("the cat"), max_tokens=5).request
     assert (request.draft.model.name, request.lookup.most) == ("tiny", 5)
