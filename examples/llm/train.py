@@ -200,7 +200,7 @@ def train(tokens: Any, options: argparse.Namespace) -> dict[str, Any]:
     print(f"{count / 1e6:.1f} M parameters, {len(tokens) / 1e6:.2f} M tokens", flush=True)
     places, begin, step = _places(length, size), time.monotonic(), 0
     mean, took, told = math.log(options.words), 0.0, 10.0
-    while took < options.minutes * 60:
+    while took < options.minutes * 60 and step < options.steps:
         starts = rng.integers(0, len(tokens) - length, rows)
         read = np.stack([tokens[start : start + length + 1] for start in starts])
         inputs = [np.ascontiguousarray(read[:, :-1]), *places]
@@ -208,7 +208,7 @@ def train(tokens: Any, options: argparse.Namespace) -> dict[str, Any]:
         mean += 0.05 * (float(loss) - mean)
         step += 1
         took = time.monotonic() - begin
-        if took > min(told, options.minutes * 60):
+        if took > min(told, options.minutes * 60) or step == options.steps:
             told += 10
             rate = step * rows * length / took
             print(f"{took:5.0f} s: step {step}, loss {mean:.3f}, {rate:.0f} tokens/s", flush=True)
@@ -278,6 +278,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value, help=text)
     parser.add_argument("--rate", type=float, default=1e-3, help="of learning")
     parser.add_argument("--minutes", type=float, default=10, help="of training")
+    parser.add_argument("--steps", type=int, default=10**9, help="the most steps of training")
     parser.add_argument("--documents", type=int, help="read only so many modules and pages")
     parser.add_argument("--chunks", type=int, help="measure only so many windows")
     options = parser.parse_args()

@@ -126,7 +126,7 @@ def _add_model(
         )
         command.add_argument(
             "--lookup",
-            type=_number,
+            type=_looked_up,
             metavar="N",
             help="guess at most N tokens at a time by what followed the last ones before",
         )
@@ -274,6 +274,7 @@ def _fitting(
 
 def serve(options: Namespace) -> int:
     """Serve models until a signal ends it."""
+    from relaxpy.plugins.llm.files import open_model
     from relaxpy.plugins.llm.models import Models, places_of
     from relaxpy.plugins.llm.server import KEY, require_packages, serve as run
 
@@ -281,7 +282,13 @@ def serve(options: Namespace) -> int:
     limits = {"sequences": options.parallel}
     given = _options(options) | limits
     with _extras():
+        if options.draft is not None and options.download:
+            open_model(options.draft, download=True)
         places = places_of(options.model, options.lora, given, download=options.download)
+        if options.draft is not None and len(places) > 1:
+            raise UsageError(
+                f"--draft guesses the tokens of one model, found {len(places)} of them"
+            )
         sizes = [_size(place, is_only=len(places) == 1) for place in places]
     places = [place for place, size in zip(places, sizes, strict=True) if size is not None]
     if not places:
@@ -481,6 +488,13 @@ def _threads(text: str) -> int:
     from relaxpy.exec.runtime.threads import MOST_THREADS
 
     return _number(text, 1, MOST_THREADS)
+
+
+def _looked_up(text: str) -> int:
+    """The number of tokens to look up that `text` writes."""
+    from relaxpy.plugins.llm.drafts import MOST_LOOKED_UP
+
+    return _number(text, 0, MOST_LOOKED_UP)
 
 
 def _number(text: str, least: int = 0, most: int | None = None) -> int:

@@ -88,7 +88,9 @@ def perplexity(
     """That of `LanguageModel.perplexity`."""
     models = [lm] if against is None else [lm, against]
     most = min(model.decoder.context for model in models)
-    size = _within("context", min(DEFAULT_CHUNK, most) if context is None else context, _LEAST, most)
+    size = _within(
+        "context", min(DEFAULT_CHUNK, most) if context is None else context, _LEAST, most
+    )
     words = lm.decoder.config.vocabulary
     if (found := models[-1].decoder.config.vocabulary) != words:
         raise ModelError(f"{lm.name} has {words} tokens, and {models[-1].name} {found}")

@@ -252,7 +252,9 @@ def test_a_draft_that_fails_ends_no_request(lm, same, monkeypatch: pytest.Monkey
 
 def test_guesses_that_cannot_be(lm, same) -> None:
     for value in (-1, 65, True, 1.5, "4"):
-        with pytest.raises(ModelError, match="lookup cannot be .*, expected an integer from 0 to 6"):
+        with pytest.raises(
+            ModelError, match=r"lookup cannot be .*, expected an integer from 0 to 6"
+        ):
             lm.generate("x", lookup=value)
     with pytest.raises(ModelError, match="draft cannot be 'x', expected a language model"):
         lm.generate("x", draft="x")

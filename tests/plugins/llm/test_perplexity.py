@@ -29,7 +29,8 @@ def logs(lm: Any, size: int, count: int, begin: int | None) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("begins", [True, False])
 @pytest.mark.parametrize(
-    ("size", "chunks", "room", "scores"), [(64, None, 512, 1 << 25), (33, 3, 512, 2000), (50, 2, 7, 900)]
+    ("size", "chunks", "room", "scores"),
+    [(64, None, 512, 1 << 25), (33, 3, 512, 2000), (50, 2, 7, 900)],
 )
 def test_perplexity_is_that_of_the_second_halves(
     lm, begins: bool, size: int, chunks: int | None, room: int, scores: int, monkeypatch
@@ -71,7 +72,10 @@ def test_models_are_compared_token_by_token(lm, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        *(({"context": n}, f"context cannot be {n!r}, .* from 4 to 256") for n in (3, 257, "9", True)),
+        *(
+            ({"context": n}, f"context cannot be {n!r}, .* from 4 to 256")
+            for n in (3, 257, "9", True)
+        ),
         ({"chunks": 0}, "chunks cannot be 0, expected an integer from 1"),
         ({"context": 256, "text": "the cat"}, "the text has 3 tokens, and a chunk 256"),
     ],
