@@ -21,7 +21,7 @@ def test_a_small_llama_learns(tmp_path: Path, capsys, monkeypatch) -> None:
     train.main()
     table = capsys.readouterr().out.split("divergence\n")[1]
     plain, packed = [[float(n) for n in re.findall(r"[\d.]+", row)] for row in table.splitlines()]
-    # `float32` and `q8f32_1` have digits, too.
+    # The names of the widths have digits.
     value, same, divergence = plain[1], plain[3], plain[4]
     assert value < 200
     assert (same, divergence) == (100, 0)

@@ -283,7 +283,7 @@ class Engine:
     ) -> None:
         """Read so many tokens of each request, and the scores of those that are read to the end.
 
-        Guesses of what follows these are read, too.
+        The guesses of what follows are read with them.
         """
         ids = [[*request.unread(count), *guesses.get(request, ())] for request, count in parts]
         ends = np.cumsum([len(own) for own in ids])
