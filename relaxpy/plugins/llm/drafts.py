@@ -49,12 +49,13 @@ class Lookup:
                     self._next[tuple(tokens[place - size : place])] = place
         self._known = len(tokens)
         places = (self._next.get(tuple(tokens[-size:])) for size in _SIZES)
-        place = next((place for place in places if place is not None), None)
+        first = next((place for place in places if place is not None), None)
         found: list[int] = []
-        while place is not None and len(found) < min(most, self.most):
+        if first is None:
+            return found
+        for place in range(first, first + min(most, self.most)):
             rest = place - len(tokens)  # what is repeated may go on into the guess itself
             found.append(tokens[place] if rest < 0 else found[rest])
-            place += 1
         return found
 
 

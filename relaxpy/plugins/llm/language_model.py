@@ -382,8 +382,7 @@ class LanguageModel:
         unknown = options.keys() - Sampling.__dataclass_fields__.keys() - {*FORMS}
         if unknown:
             others = ("max_tokens", "stop", "stop_token_ids", "ignore_eos", "logprobs")
-            others = (*others, "lookup", "draft")
-            known = (*others, *FORMS, *Sampling.__dataclass_fields__)
+            known = (*others, "lookup", "draft", *FORMS, *Sampling.__dataclass_fields__)
             raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
