@@ -147,9 +147,9 @@ FLOORS = {
     "relaxpy/plugins/llm": """
         config.py hooks.py decoders.py weight_names.py packed.py tokens.py gguf.py adapters.py
         exported.py compiled.py profiled.py sampling.py gbnf.py answer_parts.py structured.py
-        engine.py
+        drafts.py engine.py
         template_process.py template.py hub.py files.py continuation.py
-        expressions.py exported_tokens.py exported_page.py language_model.py
+        expressions.py exported_tokens.py exported_page.py perplexity.py language_model.py
         worker.py connections.py openai_api.py ollama_api.py responses_api.py models.py server.py
     """,
     "relaxpy/plugins/onnx": """

@@ -1,4 +1,4 @@
-"""The commands of language models: generate, chat and serve."""
+"""The commands of language models: generate, chat, perplexity and serve."""
 
 from __future__ import annotations
 
@@ -41,6 +41,25 @@ def add_commands(add: Add) -> None:
     _add_model(command)
     command.add_argument("--system", metavar="TEXT", help="what the model is told first")
     _add_sampling(command, "what the context has room for")
+
+    command = add(
+        "perplexity",
+        perplexity,
+        "how well a language model foresees a text",
+        "All of the text is cut into chunks, the second halves of which count, as llama.cpp's tool "
+        "has it.",
+    )
+    _add_model(command, context="the tokens of a chunk (default: 512)")
+    command.add_argument("text", metavar="TEXT_FILE", help="a text, or - for standard input")
+    command.add_argument(
+        "--chunks", type=_positive, metavar="N", help="read only so many chunks (default: all)"
+    )
+    command.add_argument(
+        "--against",
+        metavar="MODEL",
+        help="compare with this model, not quantized: the share of equal best tokens, and the "
+        "mean Kullback-Leibler divergence",
+    )
 
     command = add(
         "serve",
@@ -87,7 +106,9 @@ def add_commands(add: Add) -> None:
     )
 
 
-def _add_model(command: ArgumentParser, *, several: bool = False) -> None:
+def _add_model(
+    command: ArgumentParser, *, several: bool = False, context: str | None = None
+) -> None:
     what = "a Hugging Face folder, a GGUF file, or OWNER/NAME in the cache of huggingface_hub"
     if several:
         what += "; or a folder of models; several are loaded when they are asked for"
@@ -99,10 +120,20 @@ def _add_model(command: ArgumentParser, *, several: bool = False) -> None:
     else:
         command.add_argument("model", metavar="MODEL", help=what)
         command.add_argument("--lora", metavar="PATH", help="an adapter: a folder or a GGUF file")
+    if context is None:
+        command.add_argument(
+            "--draft", metavar="MODEL", help="a smaller model of the same tokens that guesses them"
+        )
+        command.add_argument(
+            "--lookup",
+            type=_looked_up,
+            metavar="N",
+            help="guess at most N tokens at a time by what followed the last ones before",
+        )
     command.add_argument(
         "--download", action="store_true", help="fetch OWNER/NAME, or what the cache lacks of it"
     )
-    add_model_options(command)
+    add_model_options(command, **({} if context is None else {"context": context}))
     command.add_argument(
         "--target", metavar="NAME", help="one of `relaxpy targets`, which names the default"
     )
@@ -111,17 +142,15 @@ def _add_model(command: ArgumentParser, *, several: bool = False) -> None:
     )
 
 
-def add_model_options(command: ArgumentParser) -> None:
+def add_model_options(
+    command: ArgumentParser,
+    context: str = "the most tokens of a prompt and its answer (default: 4096)",
+) -> None:
     """Add the options that decide which program a language model is."""
     command.add_argument(
         "--quantize", metavar="NAME", help="weights in few bits, such as q4f32_1 or w4a8f32"
     )
-    command.add_argument(
-        "--context",
-        type=_positive,
-        metavar="N",
-        help="the most tokens of a prompt and its answer (default: 4096)",
-    )
+    command.add_argument("--context", type=_positive, metavar="N", help=context)
     command.add_argument(
         "--cache-dtype", metavar="DTYPE", help="of keys and values, such as float16"
     )
@@ -154,6 +183,25 @@ def generate(options: Namespace) -> int:
     text = _typed(sys.stdin.read) if options.text == "-" else options.text
     lm = _adapted(options, sequences=1)
     _print_stream(lm, text, _sampling(options))
+    return 0
+
+
+def perplexity(options: Namespace) -> int:
+    """Print the perplexity of a text, and how the model agrees with another one."""
+    try:
+        text = sys.stdin.read() if options.text == "-" else Path(options.text).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{options.text} is not UTF-8: {error}") from None
+    lm, other = _adapted(options, sequences=1), None
+    if options.against is not None:
+        plain = Namespace(**{**vars(options), "quantize": None, "lora": None})
+        plain.model = options.against
+        other = _adapted(plain, sequences=1)
+    found = lm.perplexity(text, context=options.context, chunks=options.chunks, against=other)
+    print(f"perplexity: {found.value:.4f} ± {found.error:.4f} over {found.tokens} tokens")
+    if other is not None:
+        print(f"the same best token as {other.name}: {found.same_best:.3%}")
+        print(f"mean Kullback-Leibler divergence: {found.divergence:.6f}")
     return 0
 
 
@@ -226,6 +274,7 @@ def _fitting(
 
 def serve(options: Namespace) -> int:
     """Serve models until a signal ends it."""
+    from relaxpy.plugins.llm.files import open_model
     from relaxpy.plugins.llm.models import Models, places_of
     from relaxpy.plugins.llm.server import KEY, require_packages, serve as run
 
@@ -233,7 +282,13 @@ def serve(options: Namespace) -> int:
     limits = {"sequences": options.parallel}
     given = _options(options) | limits
     with _extras():
+        if options.draft is not None and options.download:
+            open_model(options.draft, download=True)
         places = places_of(options.model, options.lora, given, download=options.download)
+        if options.draft is not None and len(places) > 1:
+            raise UsageError(
+                f"--draft guesses the tokens of one model, found {len(places)} of them"
+            )
         sizes = [_size(place, is_only=len(places) == 1) for place in places]
     places = [place for place, size in zip(places, sizes, strict=True) if size is not None]
     if not places:
@@ -306,7 +361,9 @@ def _options(options: Namespace) -> dict[str, Any]:
     except RelaxpyError as error:
         raise UsageError(error.diagnostics) from None
     names = ("quantize", "target", "context", "cache_dtype")
-    return {name: getattr(options, name) for name in names}
+    guesses = {name: getattr(options, name, None) for name in ("draft", "lookup")}
+    given = {name: value for name, value in guesses.items() if value is not None}
+    return {name: getattr(options, name) for name in names} | given
 
 
 @contextmanager
@@ -431,6 +488,13 @@ def _threads(text: str) -> int:
     from relaxpy.exec.runtime.threads import MOST_THREADS
 
     return _number(text, 1, MOST_THREADS)
+
+
+def _looked_up(text: str) -> int:
+    """The number of tokens to look up that `text` writes."""
+    from relaxpy.plugins.llm.drafts import MOST_LOOKED_UP
+
+    return _number(text, 0, MOST_LOOKED_UP)
 
 
 def _number(text: str, least: int = 0, most: int | None = None) -> int:

@@ -231,7 +231,11 @@ class CompiledDecoder:
     @cached_property
     def single_cache(self) -> Any:
         """A cache for one sequence at a time, without it."""
-        limits = (1, self.context, self.chunk, self.page, 0)
+        return self.cache_for(1, self.context)
+
+    def cache_for(self, sequences: int, context: int) -> Any:
+        """A cache without sequences, for some of so many tokens each."""
+        limits = (sequences, sequences * context, self.chunk, self.page, 0)
         return self.program["create_cache"](*(ShapeTuple([n]) for n in limits))
 
     def pages_for(self, tokens: int) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from relaxpy.plugins.llm.adapters import Adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.drafts import MOST_DRAFTED, Draft, Lookup
 from relaxpy.plugins.llm.hooks import Hooks, hook_calls
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
 from relaxpy.plugins.llm.structured import Follower, Form
@@ -39,7 +41,9 @@ class Request:
     shared: int = 0
     """How many of the prompt were there before it began."""
     scores: Any = field(default=None, repr=False)
-    """The scores of the next token, once all tokens are in the cache."""
+    """Rows of scores, once all tokens are in the cache: of the next token, and after guesses."""
+    guesses: Sequence[int] = ()
+    """The next tokens as they were guessed, which are in the cache."""
     top: int | None = None
     """Of how many of the most probable tokens `logprobs` are kept; None for no logprobs at all."""
     logprobs: list[tuple[float, list[tuple[int, float]]]] = field(default_factory=list)
@@ -52,6 +56,14 @@ class Request:
     """The adapter by which the model reads and continues it."""
     hooks: Hooks = field(default=(), repr=False)
     """They read or change its states. It shares no prefix, since hooks see all tokens."""
+    lookup: Lookup | None = field(default=None, repr=False)
+    """Guesses its next tokens by the text before them."""
+    draft: Draft | None = field(default=None, repr=False)
+    """Guesses them by a smaller model where the text before does not tell them."""
+    most_guesses: int = 0
+    """How many tokens are guessed for a call at most."""
+    hope: int = 0
+    """How many of them now, by how many were right."""
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -67,6 +79,21 @@ class Request:
     def length(self) -> int:
         """The number of these."""
         return len(self.prompt) + len(self.tokens)
+
+    def choose(self) -> int:
+        """The next token, by its scores. Errors: ModelError, and what else the choice raises."""
+        sampling, scores = self.sampling, self.scores[0]
+        before = self.all_tokens if sampling.repetition_penalty != 1 else ()
+        random = self.random if sampling.temperature else None
+        known = scores, before, random, self.tokens
+        if self.form is None:
+            token = sampling.choose(*known)
+        else:
+            token = sampling.choose(*known, self.form.allowed())
+            self.form.add(token)
+        if self.top is not None:
+            self.logprobs.append(logprobs_of(scores, token, self.top))
+        return token
 
     def unread(self, count: int) -> Sequence[int]:
         """The next tokens that the cache does not have."""
@@ -134,11 +161,15 @@ class Engine:
         form: Form | None = None,
         adapter: Adapter | None = None,
         hooks: Hooks = (),
+        *,
+        lookup: int = 0,
+        draft: Draft | None = None,
     ) -> Request:
         """A new request, which ends after `max_tokens` or a token of `stop`.
 
         Its text is of the `form`, and it ends where nothing more may come. `logprobs` asks for
-        those of the chosen tokens, and of that number of the most probable ones.
+        those of the chosen tokens, and of that number of the most probable ones. For each call, at
+        most `lookup` tokens are guessed by the text before them, or some by a `draft`.
 
         Errors:
             ModelError: the prompt is empty, has tokens that the model does not know, or is too
@@ -168,11 +199,14 @@ class Engine:
         request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
         request.form = None if form is None else form.begin()
         request.adapter, request.hooks = adapter, hooks
+        if not hooks:  # which would see wrong guesses
+            request.lookup, request.draft = Lookup(lookup) if lookup else None, draft
+            request.most_guesses = request.hope = max(lookup, MOST_DRAFTED if draft else 0)
         self.waiting.append(request)
         return request
 
     def step(self) -> list[tuple[Request, int]]:
-        """One call of the model; the requests that got a token, with the token.
+        """One call of the model; the requests that got tokens, with each token.
 
         Several steps may pass without a token, while prompts are read. A request whose token cannot
         be chosen ends, with the `error`. After an error of the call all is as before.
@@ -180,33 +214,41 @@ class Engine:
         self._admit()
         parts = self._parts()
         if parts:
-            self._read(parts)
+            self._read(parts, self._guesses(parts))
         chosen = []
         # Those of a step that was interrupted come first, as their scores are here.
         for request in [r for r in self.running if r.scores is not None]:
-            try:
-                sampling = request.sampling
-                before = request.all_tokens if sampling.repetition_penalty != 1 else ()
-                random = request.random if sampling.temperature else None
-                form, known = request.form, (request.scores, before, random, request.tokens)
-                if form is None:
-                    token = sampling.choose(*known)
-                else:
-                    token = sampling.choose(*known, form.allowed())
-                    form.add(token)
-                if request.top is not None:
-                    request.logprobs.append(logprobs_of(request.scores, token, request.top))
-            except Exception as error:  # the request ends with it, the others go on
-                request.error = error
-                self.remove(request)
-                continue
-            request.scores = None
-            request.tokens.append(token)
-            chosen.append((request, token))
-            is_full = len(request.tokens) == request.max_tokens
-            if is_full or token in request.stop or (form is not None and form.is_whole):
-                self.remove(request)
+            while request.scores is not None:
+                try:
+                    token = request.choose()
+                except Exception as error:  # the request ends with it, the others go on
+                    request.error = error
+                    self.remove(request)
+                    break
+                self._go_on(request, token)
+                chosen.append((request, token))
         return chosen
+
+    def _go_on(self, request: Request, token: int) -> None:
+        """Append a token that was chosen, which is in the cache already if it was guessed."""
+        request.tokens.append(token)
+        if request.guesses and request.guesses[0] == token:
+            request.guesses, request.scores = request.guesses[1:], request.scores[1:]
+            request.read += 1
+            request.hope = min(request.hope + 1, request.most_guesses)
+        else:
+            request.hope = max(request.hope - len(request.guesses), min(1, request.most_guesses))
+            self._drop_guesses(request)
+        is_full = len(request.tokens) == request.max_tokens
+        is_whole = request.form is not None and request.form.is_whole
+        if is_full or token in request.stop or is_whole:
+            self.remove(request)
+
+    def _drop_guesses(self, request: Request) -> None:
+        """Forget the scores, and take guesses that are left out of the cache."""
+        if request.guesses:
+            self.model.state("popn", self.cache, request.sequence, len(request.guesses))
+        request.guesses, request.scores = (), None
 
     def end_failing(self, error: Exception) -> None:
         """After the error of a step: read for each request alone, and end those that fail."""
@@ -240,30 +282,63 @@ class Engine:
         if request.hooks:
             self._free(request.sequence)
             return
+        self._drop_guesses(request)
         tokens = tuple(request.all_tokens[: request.read])
         self.kept.append(_Prefix(request.sequence, tokens, _number(request)))
 
-    def _read(self, parts: Sequence[tuple[Request, int]]) -> None:
-        """Read so many tokens of each request, and the scores of those that are read to the end."""
-        ids = [request.unread(count) for request, count in parts]
-        ends = np.cumsum([count for _, count in parts]) - 1
-        ready = [
-            (request, end)
-            for (request, count), end in zip(parts, ends, strict=True)
+    def _read(
+        self,
+        parts: Sequence[tuple[Request, int]],
+        guesses: Mapping[Request, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
+        """Read so many tokens of each request, and the scores of those that are read to the end.
+
+        The guesses of what follows are read with them.
+        """
+        ids = [[*request.unread(count), *guesses.get(request, ())] for request, count in parts]
+        ends = np.cumsum([len(own) for own in ids])
+        ready = {
+            request: range(end - len(guesses.get(request, ())) - 1, end)
+            for (request, count), end in zip(parts, ends.tolist(), strict=True)
             if request.read + count == request.length
-        ]
+        }
         adapters = [r.adapter for r, _ in parts]
-        calls = hook_calls([r.hooks for r, _ in parts], [count for _, count in parts])
-        known = (self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready])
+        rows = [row for own in ready.values() for row in own]
+        calls = hook_calls([r.hooks for r, _ in parts], [*map(len, ids)])
+        known = (self.cache, [r.sequence for r, _ in parts], ids, rows)
         others = (adapters, calls) if calls is not None or any(adapters) else ()
         scores = self.model.run(*known, *others)
         for request, count in parts:
             request.read += count
-        for (request, _), row in zip(ready, scores, strict=True):
-            request.scores = row
+        start = 0
+        for request, own in ready.items():
+            request.guesses = guesses.get(request, ())
+            request.scores = scores[start : start + len(own)]
+            start += len(own)
         for place, error in calls.errors.items() if calls is not None else ():
             parts[place][0].error = error
             self.remove(parts[place][0])
+
+    def _guesses(self, parts: Sequence[tuple[Request, int]]) -> Mapping[Request, Sequence[int]]:
+        """The tokens that may follow those of a call, as far as it has room for more."""
+        left = self.model.chunk - sum(count for _, count in parts)
+        found: dict[Request, Sequence[int]] = {}
+        asked: dict[Draft, list[tuple[Request, int]]] = {}
+        for request, count in parts:
+            # After the guesses, at least one more token is chosen.
+            most = min(left, request.hope, request.max_tokens - len(request.tokens) - 1)
+            if most < 1 or request.read + count < request.length:
+                continue
+            if request.lookup and (own := request.lookup.guess(request.all_tokens, most)):
+                found[request] = own
+                left -= len(own)
+            elif request.draft is not None:
+                most = min(most, MOST_DRAFTED)
+                asked.setdefault(request.draft, []).append((request, most))
+                left -= most
+        for draft, requests in asked.items():
+            found |= draft.guess(requests)
+        return found
 
     # --- what runs next
 

@@ -23,12 +23,14 @@ from relaxpy.plugins.llm.adapters import Adapter, AdapterSet, read_adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder, decoder_of, memory_of
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
+from relaxpy.plugins.llm.drafts import MOST_LOOKED_UP, Draft, draft_of
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.exported_page import page_of
 from relaxpy.plugins.llm.exported_tokens import tokenizer_files
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
 from relaxpy.plugins.llm.hooks import Hook, Hooks, hook_calls
 from relaxpy.plugins.llm.packed import packed_as
+from relaxpy.plugins.llm.perplexity import Perplexity, perplexity
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.structured import FORMS, Form, Forms
 from relaxpy.plugins.llm.template import ChatTemplate, Messages
@@ -61,6 +63,8 @@ def load(
     sequences: int = 8,
     cache_dtype: str | None = None,
     adapters: Mapping[str, str | Path] | None = None,
+    draft: str | Path | LanguageModel | None = None,
+    lookup: int = 0,
     download: bool = False,
     name: str | None = None,
     progress: bool | None = None,
@@ -77,9 +81,14 @@ def load(
     trained for; `sequences` run at a time. Keys and values of `cache_dtype` "float16" need half the
     memory. `adapters` are LoRAs by names, as of `add_adapter`.
 
+    Answers come sooner, and are the same, where their next tokens can be guessed: at most `lookup`
+    by what came after the last ones where these occurred before, or some by a smaller model of the
+    same tokens, the `draft`.
+
     Errors:
         FileNotFoundError: there is no such file or folder.
-        ModelError (also ValueError): it is not a model, or of an unknown architecture.
+        ModelError (also ValueError): it is not a model, or of an unknown architecture, or the
+            draft has other tokens.
         FrontendError (also ValueError): weights cannot be read, or do not fit.
     """
     if not isinstance(model, (str, Path)):
@@ -90,7 +99,19 @@ def load(
     found = LanguageModel(files if name is None else replace(files, name=name), decoder)
     for own, path in (adapters or {}).items():
         found.add_adapter(own, path)
+    found.lookup = _lookup(lookup)
+    if draft is not None:
+        if not isinstance(draft, LanguageModel):
+            most = min(decoder.context, open_model(draft, download=download).config.positions)
+            draft = load(draft, target=target, context=most, sequences=sequences, progress=progress)
+        found.draft = draft_of(draft, found)
     return found
+
+
+def _lookup(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_LOOKED_UP:
+        raise ParameterError.of("lookup", value, f"an integer from 0 to {MOST_LOOKED_UP}")
+    return value
 
 
 def memory_needed(
@@ -102,6 +123,8 @@ def memory_needed(
     sequences: int = 8,
     cache_dtype: str | None = None,
     adapters: Mapping[str, str | Path] | None = None,
+    draft: str | Path | None = None,
+    lookup: int = 0,
 ) -> int:
     """The bytes that weights and caches take of what `load` returns for these options."""
     files = open_model(model)
@@ -112,7 +135,11 @@ def memory_needed(
         read_adapter(Path(path), config, decoder.norm.weight.dtype)
         for path in (adapters or {}).values()
     ]
-    return memory_of(decoder, **limits) + sum(adapter.nbytes for adapter in own)
+    whole = memory_of(decoder, **limits) + sum(adapter.nbytes for adapter in own)
+    if draft is not None:
+        most = min(limits["context"], open_model(draft).config.positions)
+        whole += memory_needed(draft, target=target, context=most, sequences=sequences)
+    return whole
 
 
 def _given(
@@ -149,7 +176,8 @@ class LanguageModel:
     frequency_penalty and logit_bias; one that is None is as if it were not given. Without a
     temperature the most probable token is taken. The text has a form with `schema` (a JSON schema,
     or a model of pydantic), `grammar` (of llama.cpp), `regex` or `choice` (texts). `variables` are
-    those that the chat template may name besides the messages.
+    those that the chat template may name besides the messages. `lookup` and `draft` (a language
+    model) guess tokens as those of `load`, which they replace.
     """
 
     def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
@@ -161,6 +189,10 @@ class LanguageModel:
         self._adapters: dict[str, Adapter] = {}
         self._adapter: Adapter | None = None
         self._hooks: Hooks = ()
+        self.draft: Draft | None = None
+        """Guesses the tokens of answers, by a smaller model."""
+        self.lookup = 0
+        """How many tokens are guessed for a call by what came before."""
 
     # --- adapters
 
@@ -289,7 +321,16 @@ class LanguageModel:
         """The bytes of weights, caches and adapters."""
         decoder = self.decoder
         whole = memory_of(decoder._decoder, decoder.sequences, decoder.tokens, decoder.context)
-        return whole + sum(adapter.nbytes for adapter in self._adapters.values())
+        whole += sum(adapter.nbytes for adapter in self._adapters.values())
+        return whole if self.draft is None else whole + self.draft.model.memory
+
+    @cached_property
+    def token_names(self) -> object:
+        """What its tokens mean, to compare them with those of another model."""
+        try:
+            return self.tokenizer.own.get_vocab()
+        except ModelError:  # a model of tokens alone
+            return self.decoder.config.vocabulary
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -406,6 +447,8 @@ class LanguageModel:
         shown: Iterable[str] = (),
         stop_token_ids: Sequence[int] | None = None,
         ignore_eos: bool = False,
+        lookup: int | None = None,
+        draft: LanguageModel | None = None,
         **options: Any,
     ) -> Continuation:
         """A new request, whose text the continuation has; `step` brings it on.
@@ -420,7 +463,7 @@ class LanguageModel:
         unknown = options.keys() - Sampling.__dataclass_fields__.keys() - {*FORMS}
         if unknown:
             others = ("max_tokens", "stop", "stop_token_ids", "ignore_eos", "logprobs")
-            known = (*others, *FORMS, *Sampling.__dataclass_fields__)
+            known = (*others, "lookup", "draft", *FORMS, *Sampling.__dataclass_fields__)
             raise ParameterError.unknown(min(unknown), known)
         texts = stop_texts(stop)
         room = self.decoder.context - len(tokens)
@@ -451,9 +494,16 @@ class LanguageModel:
             ends.add(token)
         # It only enters a queue, which needs no turn.
         request = self.engine.add(
-            tokens, chosen, max_tokens, ends, logprobs, form, self._adapter, self._hooks
+            *(tokens, chosen, max_tokens, ends, logprobs, form, self._adapter, self._hooks),
+            lookup=self.lookup if lookup is None else _lookup(lookup),
+            draft=self.draft if draft is None else self._draft_of(draft),
         )
         return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
+
+    def _draft_of(self, small: object) -> Draft:
+        if not isinstance(small, LanguageModel):
+            raise ParameterError.of("draft", small, "a language model")
+        return draft_of(small, self)
 
     def step(self) -> None:
         """Bring all requests on by one call of the model; those that fail end with their errors."""
@@ -603,6 +653,28 @@ class LanguageModel:
             return [logprobs_of(row, token, top) for row, token in zip(rows, rest, strict=False)]
 
         return [row for rows in self._read(tokens[:-1], scored, _SCORED) for row in rows]
+
+    @user_facing
+    def perplexity(
+        self,
+        text: str,
+        *,
+        context: int | None = None,
+        chunks: int | None = None,
+        against: LanguageModel | None = None,
+    ) -> Perplexity:
+        """The perplexity of a text, as llama.cpp's tool counts it.
+
+        All of the text is cut into chunks of `context` tokens, by default 512, of which the first
+        ones are read; what is left at the end does not count. The first token of each is the one
+        that begins texts, where the model has such. The tokens of the second half of each chunk
+        count. `against` is a model of the same tokens with which the probabilities are compared.
+
+        Errors:
+            ModelError: the text is shorter than a chunk, an option has no such value, or the other
+                model has another number of tokens.
+        """
+        return perplexity(self, text, context, chunks, against)
 
     @user_facing
     def embed(self, prompts: Any) -> Any:

@@ -195,5 +195,5 @@ def _most_probable(shares: Any, p: float) -> tuple[Any, Any]:
 def log_probabilities(scores: Any) -> Any:
     """The logarithms of the probabilities of all tokens, as the model gives them, float64."""
     scores = np.array(scores, np.float64)
-    scores -= scores.max()
-    return scores - np.log(np.exp(scores).sum())
+    scores -= scores.max(-1, keepdims=True)
+    return scores - np.log(np.exp(scores).sum(-1, keepdims=True))

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -63,6 +64,36 @@ def test_generate_prints_what_the_interface_returns(capsys, lm, folder, as_loade
         "cache_dtype": "float16",
         "sequences": 1,
     }
+
+
+def test_guesses_are_options_of_the_model(capsys, lm, folder, as_loaded, tmp_path) -> None:
+    wanted = run(capsys, "generate", folder, "the cat", "--max-tokens", 5)
+    guesses = ("--draft", "SMALL", "--lookup", 7)
+    assert run(capsys, "generate", folder, "the cat", "--max-tokens", 5, *guesses) == wanted
+    assert (as_loaded[-1]["draft"], as_loaded[-1]["lookup"]) == ("SMALL", 7)
+    code, _, err = run(capsys, "serve", folder, copytree(folder, tmp_path / "other"), *guesses)
+    assert (code, "--draft guesses the tokens of one model, found 2" in err) == (2, True)
+    code, _, err = run(capsys, "chat", folder, "--lookup", 65)
+    assert (code, "expected an integer from 0 to 64, found '65'" in err) == (2, True)
+
+
+def test_perplexity_prints_what_the_interface_returns(capsys, lm, folder, as_loaded, tmp_path):
+    text, path = "the cat sat on the mat " * 30, tmp_path / "text.txt"
+    path.write_text(text)
+    wanted = lm.perplexity(text, context=40, chunks=3)
+    line = f"perplexity: {wanted.value:.4f} ± {wanted.error:.4f} over {wanted.tokens} tokens\n"
+    words = ("perplexity", folder, path, "--context", 40, "--chunks", 3)
+    assert run(capsys, *words) == (0, line, "")
+    code, out, _ = run(capsys, *words, "--quantize", "q4f32_1", "--against", folder)
+    assert (code, out.splitlines()[1:]) == (
+        0,
+        ["the same best token as tiny: 100.000%", "mean Kullback-Leibler divergence: 0.000000"],
+    )
+    assert [call["quantize"] for call in as_loaded[-2:]] == ["q4f32_1", None]
+    path.write_bytes(b"\xff")
+    code, _, err = run(capsys, *words)
+    assert (code, f"{path} is not UTF-8" in err) == (2, True)
+    assert run(capsys, "perplexity", folder, tmp_path / "none")[0] == 2
 
 
 def test_chat_answers_lines_until_the_end(capsys, lm, folder, as_loaded, monkeypatch) -> None:
