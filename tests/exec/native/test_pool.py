@@ -200,13 +200,15 @@ def test_a_loop_is_an_error_in_a_child_that_a_signal_handler_forks() -> None:
     assert process(HANDLER, RELAXPY_NUM_THREADS="2") == ""
 
 
-FIRST = f"""{START}
+FIRST = """
 from relaxpy.exec.native.threads.freed_memory import memory
+from relaxpy.exec.native.threads.pool import pool
+from tests.exec.native.test_pool import *
 sys.setswitchinterval(1e-6)
 barrier, found = threading.Barrier(8), set()
 def use():
     barrier.wait()
-    found.update((pool.pool(), memory()))
+    found.update((pool(), memory()))
 in_threads(8, use)
 print(len(found))
 """
