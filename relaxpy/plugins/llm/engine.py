@@ -213,8 +213,9 @@ class Engine:
         """
         self._admit()
         parts = self._parts()
-        if parts:
-            self._read(parts, self._guesses(parts))
+        guesses = self._guesses(parts)
+        if parts := [part for part in parts if not part[0].done]:
+            self._read(parts, guesses)
         chosen = []
         # Those of a step that was interrupted come first, as their scores are here.
         for request in [r for r in self.running if r.scores is not None]:
@@ -320,7 +321,10 @@ class Engine:
             self.remove(parts[place][0])
 
     def _guesses(self, parts: Sequence[tuple[Request, int]]) -> Mapping[Request, Sequence[int]]:
-        """The tokens that may follow those of a call, as far as it has room for more."""
+        """The tokens that may follow those of a call, as far as it has room for more.
+
+        Requests whose draft fails end.
+        """
         left = self.model.chunk - sum(count for _, count in parts)
         found: dict[Request, Sequence[int]] = {}
         asked: dict[Draft, list[tuple[Request, int]]] = {}
@@ -337,7 +341,12 @@ class Engine:
                 asked.setdefault(request.draft, []).append((request, most))
                 left -= most
         for draft, requests in asked.items():
-            found |= draft.guess(requests)
+            try:
+                found |= draft.guess(requests)
+            except Exception as error:  # the requests end with it, the others go on
+                for request, _ in requests:
+                    request.error = error
+                    self.remove(request)
         return found
 
     # --- what runs next

@@ -37,6 +37,9 @@ class Chain:
     def new_cache(self) -> Any:
         return {}
 
+    def check_free(self) -> None:
+        pass
+
     def pages_for(self, tokens: int) -> int:
         return -(-tokens // self.page) + 1
 
@@ -240,14 +243,23 @@ def test_a_lookup_saves_calls_where_a_text_repeats_itself(lm, calls) -> None:
     assert len(calls) < 10
 
 
-def test_a_draft_that_fails_ends_no_request(lm, same, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draft_that_fails_ends_its_requests_alone(lm, same, monkeypatch) -> None:
     wanted = lm.generate("the cat", max_tokens=9)
 
     def fails() -> None:
         raise MemoryError("no memory for a draft")
 
     monkeypatch.setattr(same.engine, "step", fails)
-    assert lm.generate("the cat", max_tokens=9, draft=same) == wanted
+    plain = lm.start(lm.tokens("the cat"), max_tokens=9)
+    with pytest.raises(MemoryError, match="no memory for a draft"):
+        lm.generate("the dog", max_tokens=9, draft=same)
+    text = ""
+    while not plain.request.done:
+        lm.step()
+        text += plain.take()
+    assert text == wanted
+    assert not same.engine.running
+    assert not same.engine.waiting
 
 
 def test_guesses_that_cannot_be(lm, same) -> None:
