@@ -76,7 +76,7 @@ class NativeKernel:
     """A kernel that runs natively.
 
     Fields:
-        symbol: its function, as it was emitted first.
+        symbol: its function, in its first form.
         signature: its parameters.
         packings: the possible packings of these, by number.
         forms: its functions, by the parameters that they take packed.

@@ -114,7 +114,7 @@ def planner(name: str) -> Planner | None:
 
 
 def legalization(name: str) -> Legalization | None:
-    """What replaces calls of a function by kernels, unless a user has replaced the function."""
+    """The kernels that replace calls of a function, unless a user has replaced the function."""
     func = _found(name) or get_global_func(name, allow_missing=True)
     known, found = _legalizations.get(name, (None, None))
     return found if known is func else None

@@ -234,7 +234,7 @@ class CompiledDecoder:
         return self.cache_for(1, self.context)
 
     def cache_for(self, sequences: int, context: int) -> Any:
-        """A cache without sequences, for some of so many tokens each."""
+        """A cache without sequences, for some of at most `context` tokens each."""
         limits = (sequences, sequences * context, self.chunk, self.page, 0)
         return self.program["create_cache"](*(ShapeTuple([n]) for n in limits))
 

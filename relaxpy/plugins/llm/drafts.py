@@ -39,7 +39,7 @@ class Lookup:
         self._known = 0
 
     def guess(self, tokens: Sequence[int], most: int) -> list[int]:
-        """What came after the last tokens where they occurred before; nothing if nowhere.
+        """The tokens after the last ones where these occurred before; none if nowhere.
 
         `tokens` begin with those of the call before.
         """
@@ -68,7 +68,7 @@ class Draft:
     """The number of tokens that the other one has scores for."""
 
     def guess(self, asked: Sequence[tuple[Request, int]]) -> Mapping[Request, list[int]]:
-        """The next tokens of requests, at most so many for each.
+        """The next tokens of requests, at most the number that each asks for.
 
         The engine of the model keeps what it has read, so that it reads only what is new.
         """

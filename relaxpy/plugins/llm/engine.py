@@ -43,7 +43,7 @@ class Request:
     scores: Any = field(default=None, repr=False)
     """Rows of scores, once all tokens are in the cache: of the next token, and after guesses."""
     guesses: Sequence[int] = ()
-    """The next tokens as they were guessed, which are in the cache."""
+    """The guessed next tokens, which are in the cache."""
     top: int | None = None
     """Of how many of the most probable tokens `logprobs` are kept; None for no logprobs at all."""
     logprobs: list[tuple[float, list[tuple[int, float]]]] = field(default_factory=list)

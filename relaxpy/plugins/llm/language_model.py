@@ -326,7 +326,7 @@ class LanguageModel:
 
     @cached_property
     def token_names(self) -> object:
-        """What its tokens mean, to compare them with those of another model."""
+        """The meanings of its tokens, to compare them with those of another model."""
         try:
             return self.tokenizer.own.get_vocab()
         except ModelError:  # a model of tokens alone
@@ -665,9 +665,9 @@ class LanguageModel:
     ) -> Perplexity:
         """The perplexity of a text, as llama.cpp's tool counts it.
 
-        All of the text is cut into chunks of `context` tokens, by default 512, of which the first
-        ones are read; what is left at the end does not count. The first token of each is the one
-        that begins texts, where the model has such. The tokens of the second half of each chunk
+        All of the text is cut into chunks of `context` tokens, by default 512, and the first
+        `chunks` are read; what is left at the end does not count. The first token of each is the
+        one that begins texts, where the model has such. The tokens of the second half of each chunk
         count. `against` is a model of the same tokens with which the probabilities are compared.
 
         Errors:

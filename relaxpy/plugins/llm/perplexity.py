@@ -68,7 +68,7 @@ class _Sums:
             self.same += int((logs.argmax(-1) == wanted.argmax(-1)).sum())
 
     def result(self, *, compared: bool) -> Perplexity:
-        """What the sums come to."""
+        """The result of the sums."""
         mean, count = self.loss / self.count, self.count
         value, error = float(np.exp(mean)), math.nan
         if count > 1:

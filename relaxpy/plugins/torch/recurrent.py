@@ -1,6 +1,6 @@
 """Recurrent layers as operators that walk the states of one direction, and their gradients.
 
-PyTorch's decompositions have operators for each step, of which graphs grow with the length.
+PyTorch's decompositions have operators for each step, and graphs that grow with the length.
 """
 
 from __future__ import annotations

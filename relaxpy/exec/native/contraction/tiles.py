@@ -663,7 +663,7 @@ class TileEmitter:
     ) -> list[Value]:
         """The values plus the products of the axes, in their order.
 
-        Rows of the second operand are prefetched so many elements `ahead`, unless that is 0.
+        Rows of the second operand are prefetched `ahead` elements before use, unless that is 0.
         """
         f, rows = self.f, len(values) // len(types)
         if not axes:

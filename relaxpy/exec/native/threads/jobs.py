@@ -63,7 +63,7 @@ has more threads than its share."""
 
 
 class Records:
-    """The memory of the jobs of so many threads, and the `variables` that say where it is.
+    """The memory of the jobs of all threads, and the `variables` that say where it is.
 
     There are as many jobs at a time as there are ranges of one.
     """

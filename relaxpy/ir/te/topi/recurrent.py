@@ -92,7 +92,7 @@ class _Walk:
     def product_of_rows(
         self, states: Element, weights: Tensor, rows: Any, offset: Any, name: str
     ) -> Tensor:
-        """The sums over k, one of so many rows, of states(t, b, k) * weights(offset + k, j)."""
+        """The sums over k, up to `rows`, of states(t, b, k) * weights(offset + k, j)."""
 
         def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
             axis = te.reduce_axis((0, rows), "k")
@@ -202,7 +202,7 @@ class _Walk:
         return [self.at_positions(found[0], 0), *(_last(state, length) for state in found)]
 
     def at_positions(self, states: Tensor, steps: int) -> Tensor:
-        """The states of all positions, each as it was some steps before that of its position."""
+        """The states of all positions, each from some steps before its own."""
         (length, batch, _), lengths = self.inputs.shape, self.lengths
 
         def output(p: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
@@ -361,7 +361,7 @@ def gradient_kernel(
     *,
     reverse: bool,
 ) -> list[Tensor]:
-    """What steps add to the gradients of the states before them, by walking from the last step.
+    """The terms of steps in the gradients of the states before them, from the last step on.
 
     The results are these gradients after the step of each position, and before the first step, for
     the hidden states, and then for the cell states, if any. The gradients of the hidden states,
@@ -404,7 +404,7 @@ def gradient_kernel(
     assert isinstance(count, tir.IntImm)
 
     def product(gate: int) -> Tensor:
-        """What a gate adds to the gradient of the state before."""
+        """The term of a gate in the gradient of the state before."""
         of_gate, offset = of_u if gate == count.value - 1 else of_kept, hidden * gate
 
         def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
