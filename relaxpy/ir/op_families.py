@@ -21,6 +21,7 @@ elementwise: abs acos acosh add asin asinh astype atan atan2 atanh bitwise_and b
     log2 log_add_exp logical_and logical_not logical_or logical_xor maximum minimum mod multiply
     negative not_equal power right_shift round rsqrt sigmoid sign sin sinh sqrt square subtract
     tan tanh trunc wrap_param
+found_sizes:
 grad: grad.cumprod_backward grad.end_checkpoint grad.linear_recurrence grad.no_grad
     grad.start_checkpoint grad.take_backward
 image: grad.grid_sample_backward grad.resize2d_backward grad.resize3d_backward image.affine_grid

@@ -86,6 +86,8 @@ class KernelEmitter:
         self.function = f = module.function(name, params, I32)
         if module.is_exported:
             f.memory, f.context = f.params[-2:]
+        self.memory = KernelMemory((), (), {})
+        """The memory of the function, known after it was emitted; its caller's if exported."""
         self._blocks: list[IndexPoly] = []
         self._blocks_of_tasks: list[IndexPoly] = []
         arrays = [p for p, array in zip(f.params, is_array, strict=False) if array]
@@ -119,9 +121,7 @@ class KernelEmitter:
         numbers = dict(zip(self.signature.buffers, arrays, strict=True))
         return {numbers[b]: how for b, how in self.frame.packable.items() if how is not None}
 
-    @property
-    def memory(self) -> KernelMemory:
-        """The memory of the function, known after it was emitted; its caller's if exported."""
+    def _memory(self) -> KernelMemory:
         f = self.function
         numbers = {value.name: number for number, value in enumerate(f.params)}
         sizes = {s: numbers[v.name] for s, v in self.sizes.items() if isinstance(s, Var)}
@@ -137,6 +137,7 @@ class KernelEmitter:
         f = self.function
         [status] = f.attempt(self._tested, self._refused)
         f.ret(status)
+        self.memory = self._memory()  # what is on the stack is forgotten with the text
         return f
 
     def _refused(self) -> list[Value]:

@@ -42,9 +42,9 @@ def test_pieces_of_a_stream_are_the_text_of_generate(lm: Any) -> None:
 def test_no_collection_visits_what_is_loaded(folder: Path, monkeypatch) -> None:
     states = []
 
-    def opened(path: Path) -> Any:
+    def opened(path: Path, **options: Any) -> Any:
         states.append(gc.isenabled())
-        return open_model(path)
+        return open_model(path, **options)
 
     monkeypatch.setattr("relaxpy.plugins.llm.language_model.open_model", opened)
     relaxpy.llm.load(folder, sequences=5)
