@@ -17,6 +17,8 @@ HARMLESS = frozenset(
         *("map", "set", "sorted", "tuple", "type", "zip"),
     )
 )
+KERNELS = ("assert is_inside(x[*row,])", "assert T.Cast(")
+"""The beginnings of statements of kernels, which Python does not run."""
 PROGRAM = """
 import hashlib, json, sys
 from pathlib import Path
@@ -59,6 +61,8 @@ def test_asserts_have_no_effects() -> None:
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "assert " in text else ():
             if not isinstance(node, ast.Assert):
+                continue
+            if ast.unparse(node).startswith(KERNELS):
                 continue
             parts = [*ast.walk(node.test)]
             called = [ast.unparse(n.func) for n in parts if isinstance(n, ast.Call)]

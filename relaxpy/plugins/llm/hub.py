@@ -49,9 +49,9 @@ def located(model: str | Path, *, download: bool = False) -> tuple[Path, str | N
 
 def _cache() -> Path:
     """The folder in which huggingface_hub keeps what it has fetched."""
-    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if own := os.environ.get(variable):
-            return Path(own).expanduser()
+    own = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    if own:
+        return Path(own).expanduser()
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
     return Path(home).expanduser() / "hub"
