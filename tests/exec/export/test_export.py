@@ -331,6 +331,15 @@ def test_programs_have_the_bits_of_native_code(name: str, tmp_path: Path) -> Non
             assert_same(call(*flat(tuple(values)), **known), expected)
 
 
+def test_workspaces_have_what_kernels_pack_beyond_the_stack(tmp_path: Path) -> None:
+    executable = relaxpy.compile(same_bits.module_of("packed weights"), "native")
+    call = library(executable, tmp_path)["main"]
+    for rows in (1, 7, 64, 65, 300):
+        x = same_bits.numbers(rows, 96)
+        for at_end in (True, False):
+            assert_same(call(x, at_end=at_end, n=rows), executable["main"](x))
+
+
 DATA = """
 @I.ir_module
 class Program:
