@@ -69,7 +69,7 @@ COMMANDS = {
     "targets": "targets",
     "doctor": "doctor",
     "explain": "explain DER-36",
-    **{name: f"{name} --help" for name in ("generate", "chat", "serve")},
+    **{name: f"{name} --help" for name in ("generate", "chat", "serve", "perplexity")},
 }
 OTHERS = (
     "opt model.py --pipeline default --bisect",
