@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.hooks import hook_calls
 from relaxpy.plugins.llm.sampling import log_probabilities
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.progress import long_work
@@ -166,7 +167,11 @@ class _Reader:
                 for number in sequences:
                     decoder.state("add_sequence", self.cache, number)
             adapters = [self.lm._adapter] * len(chunks)
-            return decoder.run(self.cache, [*sequences], ids, rows, adapters)
+            calls = hook_calls([self.lm._hooks] * len(chunks), [count] * len(chunks))
+            scores = decoder.run(self.cache, [*sequences], ids, rows, adapters, calls)
+        if calls is not None:
+            calls.check()
+        return scores
 
     def end(self, count: int) -> None:
         """Forget the chunks."""

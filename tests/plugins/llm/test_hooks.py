@@ -195,6 +195,19 @@ def test_hooks_follow_each_other_and_may_change_their_array(lm: Any) -> None:
     np.testing.assert_array_equal(seen[0] + ADDED, seen[1])  # the first was not changed later
 
 
+def test_a_perplexity_is_that_of_the_hooked_model(lm: Any) -> None:
+    text = "the cat sat on the mat and the dog sat on the cat"
+    hooked, raising = lm.hook(1, lambda states: -states), lm.hook(1, lambda states: 1 / 0)
+    tokens = lm.tokenizer.encode(text)
+    scores = hooked.logits(tokens[:8]).astype(float)
+    logs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    expected = np.exp(-np.mean([logs[n, tokens[n + 1]] for n in range(4, 7)]))
+    assert hooked.perplexity(text, context=8, chunks=1).value == pytest.approx(expected, rel=1e-4)
+    assert lm.perplexity(text, context=8, chunks=1).value != pytest.approx(expected, rel=1e-4)
+    with pytest.raises(ZeroDivisionError):
+        raising.perplexity(text, context=8, chunks=1)
+
+
 def test_requests_with_and_without_hooks_share_a_batch_and_no_prefix(lm: Any) -> None:
     steered = lm.hook(1, steer)
     plain, other = chosen(lm, lm)[0], chosen(lm, steered)[0]
