@@ -80,7 +80,7 @@ def raise_again(error: BaseException, name: str, span: Span | None) -> NoReturn:
     context = error.__context__
     try:
         raise error
-    except Exception as failure:
+    except Exception as failure:  # of any kind: it is raised again with the function's name
         failure.__context__ = context
         if isinstance(failure, RelaxpyError) or _ran_out_of_stack(failure):
             raise
