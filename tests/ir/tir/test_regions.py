@@ -167,6 +167,30 @@ def test_an_index_of_unknown_range_covers_the_dimension() -> None:
             "A[0:32, v]",
             "B[0:32, v]",
         ),
+        (
+            "M = T.match_buffer(A[v:v + 1, 0:2], (1, 2))\n"
+            "T.evaluate(T.call_extern('int32', 'g', M.data))\nB[v, 0] = 1.0",
+            "A[v, 0:2]",
+            "A[v, 0:2], B[v, 0]",
+        ),
+        (
+            "M = T.match_buffer(A[v:v + 1, 0:2], (1, 2))\n"
+            "T.evaluate(T.call_extern('int32', 'g', M.access_ptr('w')))\nB[v, 0] = A[0, 0]",
+            "A[0, 0]",
+            "A[v, 0:2], B[v, 0]",
+        ),
+        (
+            "M = T.match_buffer(A[v:v + 1, 0:1], (1, 1))\n"
+            "k = T.call_pure_extern('int32', 'g', M.data)\nB[k, v] = 1.0",
+            "A[v, 0]",
+            "A[v, 0], B[0:32, v]",
+        ),
+        ("k = T.call_extern('int32', 'g', v)\nB[k, v] = A[k, v]", "A[0:32, v]", "B[0:32, v]"),
+        (
+            "k = T.call_pure_extern('int32', 'g', v)\nB[k, v] = 1.0",
+            "",
+            'B[T.call_pure_extern("int32", "g", v), v]',
+        ),
     ],
 )
 def test_regions_name_nothing_of_the_inside_of_their_block(body, reads, writes) -> None:

@@ -17,6 +17,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
 
@@ -72,7 +73,8 @@ def access_regions(
     Loops inside the block are relaxed to their whole range, and the result is the union over all
     accesses of a buffer. In a block with an init statement, the buffers that it writes are not
     reads. `pointers` are the data variables of buffers; buffers that the block allocates are not
-    among its regions, and their data may be used.
+    among its regions, and their data may be used. A use of the data of a `match_buffer` accesses all
+    of its source.
 
     Errors:
         MisuseError: a data pointer is used directly, so that the region is not known.
@@ -82,6 +84,7 @@ def access_regions(
     accesses.own_data |= {buffer.data for buffer in block.alloc_buffers}
     for match in block.match_buffers:
         accesses.views[match.buffer] = match.source
+        accesses.view_data[match.buffer.data] = match.buffer
     if block.init is not None:
         accesses.statement(block.init)
     accesses.statement(block.body)
@@ -106,6 +109,7 @@ class Accesses:
         self.hidden: set[Buffer] = set()
         self.own_data: set[Var] = set()
         self.views: dict[Buffer, BufferRegion] = {}
+        self.view_data: dict[Var, Buffer] = {}
         self.bounds: dict[Var, Interval] = {}
         self.lets: dict[Var, PrimExpr] = {}
 
@@ -203,18 +207,21 @@ class Accesses:
                 case tir.Call(
                     op=Op(name="tir.tvm_access_ptr"),
                     args=(_, Var() as data, offset, extent, tir.IntImm(value=mask)),
-                ) if data in self.pointers:
+                ) if self._is_pointer(data):
                     self.pointer(data, mask)
                     stack += [extent, offset]
                 case tir.Call(op=Op(name="tir.address_of"), args=(BufferLoad() as place,)) if (
-                    place.buffer.data in self.pointers
+                    self._is_pointer(place.buffer.data)
                 ):
                     self.pointer(place.buffer.data, Buffer.READ | Buffer.WRITE)
                     stack += reversed(place.indices)
-                case Var() if node in self.pointers:
+                case Var() if self._is_pointer(node):
                     self.pointer(node, Buffer.READ | Buffer.WRITE)
                 case _:
                     stack += [c for c in reversed(node._children()) if isinstance(c, PrimExpr)]
+
+    def _is_pointer(self, var: Var) -> bool:
+        return var in self.pointers or var in self.view_data
 
     def pointer(self, data: Var, mask: int) -> None:
         """Collect a use of the data of a buffer, which `mask` says is read, written or both.
@@ -222,7 +229,12 @@ class Accesses:
         Errors:
             MisuseError: the region is not known.
         """
-        if data not in self.own_data:
+        view = self.view_data.get(data)
+        if view is not None:
+            for flag, table in ((Buffer.READ, self.reads), (Buffer.WRITE, self.writes)):
+                if mask & flag:
+                    self.access(table, view, ())
+        elif data not in self.own_data:
             raise MisuseError(
                 f"the data of buffer {data.name} is used as a pointer, so the regions that "
                 "the block reads and writes are unknown",
@@ -274,8 +286,7 @@ class Accesses:
     def _interval(self, expr: PrimExpr) -> Interval:
         if isinstance(expr, Var):
             return self.bounds.get(expr, (expr, expr))
-        may_vary = self.bounds or self.hidden or self.views
-        if not may_vary or not any(self._is_relaxed(node) for node in walk(expr)):
+        if not any(self._is_relaxed(node) for node in walk(expr)):
             return expr, expr
         match expr:
             case tir.Cast(dtype=dtype, value=value) if dtype.is_int and value.dtype.is_int:
@@ -298,10 +309,20 @@ class Accesses:
                 return None
 
     def _is_relaxed(self, node: Node) -> bool:
-        """True if `node` depends on a loop or buffer inside the block."""
-        if isinstance(node, BufferLoad):
-            return node.buffer in self.hidden or node.buffer in self.views
-        return isinstance(node, Var) and node in self.bounds
+        """True if `node` is unknown before the block: a loop, memory inside it, a call's effect."""
+        match node:
+            case BufferLoad(buffer=buffer):
+                return buffer in self.hidden or buffer in self.views
+            case tir.Call():
+                return effect_of(node) not in (
+                    CallEffectKind.ExprAnnotation,
+                    CallEffectKind.Pure,
+                    CallEffectKind.SpecialCallArg,
+                )
+            case Var():
+                return node in self.bounds or node in self.own_data or node in self.view_data
+            case _:
+                return False
 
     @contextmanager
     def where(self, condition: PrimExpr, *, holds: bool) -> Iterator[None]:
