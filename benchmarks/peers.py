@@ -1,4 +1,7 @@
-"""Models of `benchmarks/models.py` for ONNX Runtime, JAX and PyTorch: one row for each operator.
+"""Models of `benchmarks/models.py` for other systems, with a table of operators for each.
+
+ONNX Runtime and OpenVINO read the same file, which has the weights; torch.compile makes constants
+of them (`freezing`). JAX and TVM get them as arguments.
 
 Apache TVM parses the text of a model, and compiles it by its default pipeline, without tuning.
 """
@@ -17,10 +20,11 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.expr_functor import PyExprMutator, mutator
 
 THREADS = int(os.environ.get("RELAXPY_NUM_THREADS") or os.cpu_count() or 1)
-"""The threads of ONNX Runtime, PyTorch and TVM; JAX uses all cores."""
+"""The threads of all but JAX, which uses all cores."""
 Table = dict[str, Callable[..., Any]]
 _MODULES = {
     "ONNX Runtime": "onnxruntime",
+    "OpenVINO": "openvino",
     "JAX": "jax",
     "PyTorch": "torch",
     "torch.compile": "torch",
@@ -71,12 +75,16 @@ def sessions(
 ) -> dict[str, Callable[[], Any]]:
     """Functions that compute a model; its parameters after the first `inputs` are weights."""
     found: dict[str, Callable[[], Any]] = {}
+    if {"ONNX Runtime", "OpenVINO"} & {*NAMES}:
+        file, given = _onnx_file(mod, values, inputs)
     if "ONNX Runtime" in NAMES:
-        found["ONNX Runtime"] = _onnx_session(mod, values, inputs)
+        found["ONNX Runtime"] = _onnx_session(file, given)
+    if "OpenVINO" in NAMES:
+        found["OpenVINO"] = _openvino_session(file, given)
     if "JAX" in NAMES:
         found["JAX"] = _jax_session(mod, values)
     if "PyTorch" in NAMES:
-        found |= _torch_sessions(mod, values)
+        found |= _torch_sessions(mod, values, inputs)
     if "TVM" in NAMES:
         found["TVM"] = _tvm_session(mod, values)
     return found
@@ -163,33 +171,59 @@ def _onnx_table(g: _Graph) -> Table:
     return table
 
 
-def _onnx_session(
+def _onnx_file(
     mod: IRModule, values: tuple[np.ndarray[Any, Any], ...], inputs: int
-) -> Callable[[], Any]:
+) -> tuple[bytes, dict[str, np.ndarray[Any, Any]]]:
+    """A model in ONNX's format, and the values of the inputs that it uses."""
     import onnx
-    import onnxruntime
     from onnx import helper
 
     graph = _Graph()
     names = [f"x{k}" for k in range(inputs)]
     weights = [graph.constant(value) for value in values[inputs:]]
     outputs = translated(mod, _onnx_table(graph), [*names, *weights], graph.constant)
-    given = list(zip(names, values, strict=False))
-    infos = [helper.make_tensor_value_info(n, 1, v.shape) for n, v in given]
+    read = {name for node in graph.nodes for name in node.input}
+    given = {n: v for n, v in zip(names, values, strict=False) if n in read}
+    infos = [helper.make_tensor_value_info(n, 1, v.shape) for n, v in given.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
     whole = helper.make_graph(graph.nodes, "main", infos, results, graph.constants)
     onnx_model = helper.make_model(
         whole, opset_imports=[helper.make_opsetid("", 23)], ir_version=10
     )
+    return onnx_model.SerializeToString(), given
+
+
+def _onnx_session(file: bytes, given: dict[str, np.ndarray[Any, Any]]) -> Callable[[], Any]:
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        onnx_model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    used = {x.name for x in session.get_inputs()}
-    feed = {name: value for name, value in given if name in used}
-    return lambda: session.run(outputs, feed)
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, given)
+
+
+# ---- OpenVINO
+
+
+def _openvino_session(file: bytes, given: dict[str, np.ndarray[Any, Any]]) -> Callable[[], Any]:
+    import openvino
+
+    core = openvino.Core()
+    config = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": THREADS,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    compiled = core.compile_model(core.read_model(file), "CPU", config)
+    request = compiled.create_infer_request()
+    inputs = [given[port.any_name] for port in compiled.inputs]
+
+    def session() -> Any:
+        request.infer(inputs, share_inputs=True)
+        return [np.array(request.get_output_tensor(k).data) for k in range(len(compiled.outputs))]
+
+    return session
 
 
 # ---- JAX
@@ -312,10 +346,11 @@ def _torch_table() -> Table:
 
 
 def _torch_sessions(
-    mod: IRModule, values: tuple[np.ndarray[Any, Any], ...]
+    mod: IRModule, values: tuple[np.ndarray[Any, Any], ...], inputs: int
 ) -> dict[str, Callable[[], Any]]:
     """Operators one by one, called by a Python function that is written once; and compiled."""
     import torch
+    import torch._inductor.config as inductor
     from torch import fx
 
     torch.set_num_threads(THREADS)
@@ -327,11 +362,13 @@ def _torch_sessions(
         module.register_buffer(name, torch.from_numpy(np.array(value)))
         return fx.Proxy(graph.get_attr(name), tracer)
 
-    params = [fx.Proxy(graph.placeholder(f"x{k}"), tracer) for k in range(len(values))]
-    results = translated(mod, _torch_table(), params, literal)
+    params = [fx.Proxy(graph.placeholder(f"x{k}"), tracer) for k in range(inputs)]
+    weights = [literal(value) for value in values[inputs:]]
+    results = translated(mod, _torch_table(), [*params, *weights], literal)
     graph.output([result.node for result in results])
-    main = fx.GraphModule(module, graph)
-    tensors = [torch.from_numpy(value) for value in values]
+    main = fx.GraphModule(module, graph).eval()
+    tensors = [torch.from_numpy(value) for value in values[:inputs]]
+    inductor.freezing = True
 
     def session(function: Callable[..., Any]) -> Callable[[], Any]:
         @torch.inference_mode()

@@ -1,10 +1,10 @@
 """Models beside other systems, in an environment of their own: `make benchmarks`.
 
-`python -m benchmarks.run [SELECT]` installs ONNX Runtime, JAX, PyTorch and TVM at the versions of
-tools/constraints/newest.txt in build/benchmarks, runs `models.py --wall` there, each run in a new
-process, and prints the median ratios and their spread. If all models were measured, the section
-"Models" of README.md beside this file and docs/images/speed.svg are written. The machine should do
-nothing else; three runs of all models take about half an hour.
+`python -m benchmarks.run [SELECT]` installs the other systems in build/benchmarks at the versions of
+tools/constraints/newest.txt, runs `models.py --wall` there, each run in a new process, and prints
+the median ratios and their spread. If all models were measured, the section "Models" of README.md
+beside this file and docs/images/speed.svg are written. The machine should do nothing else; three
+runs of all models take about half an hour.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PICTURE = ROOT / "docs" / "images" / "speed.svg"
 PEERS = {
     "NumPy": "numpy",
     "ONNX Runtime": "onnxruntime",
+    "OpenVINO": "openvino",
     "JAX": "jax",
     "PyTorch": "torch",
     "torch.compile": "torch",
@@ -42,10 +43,17 @@ KINDS = {
     "many small operations": ("100 operations",),
 }
 """The kinds of models, by how their names begin; all others are kernels and chains of them."""
-LEGEND = "relaxpy's time divided by that of each system: below 1 relaxpy is faster.\n"
+LEGEND = (
+    "relaxpy's time divided by that of each system: below 1 relaxpy is faster. The last column is\n"
+    "relaxpy's time with weights as arguments, divided by that of the fastest of the others.\n"
+)
 BEGIN, END = "<!-- written by make benchmarks -->\n", "<!-- end -->\n"
 Times = Mapping[str, Mapping[str, float]]
-"""The least microseconds of each contestant, for each model; relaxpy is `default`."""
+"""The least microseconds of each contestant, for each model.
+
+relaxpy is `default`, and `arguments` where the model has weights and gets them in each call.
+"""
+OWN = "default", "arguments"
 
 
 def ratios(runs: Sequence[Times], model: str, peer: str) -> list[float]:
@@ -54,27 +62,32 @@ def ratios(runs: Sequence[Times], model: str, peer: str) -> list[float]:
     return [time["default"] / time[peer] for time in times]
 
 
-def to_fastest(runs: Sequence[Times], model: str) -> list[float]:
-    """relaxpy's time divided by that of the fastest peer, in each run."""
+def to_fastest(runs: Sequence[Times], model: str, own: str = "default") -> list[float]:
+    """relaxpy's time divided by that of the fastest peer, in each run that has the former."""
     return [
-        times["default"] / min(time for name, time in times.items() if name != "default")
+        times[own] / min(time for name, time in times.items() if name not in OWN)
         for times in (run[model] for run in runs)
+        if own in times
     ]
 
 
 def table(runs: Sequence[Times]) -> str:
-    """The median ratios of each model, and the spread of the ratio to the fastest peer."""
+    """The median ratios of each model, with the spread of the ratio to the fastest peer."""
     peers = [peer for peer in PEERS if any(peer in times for times in runs[0].values())]
-    lines = ["| model | " + " | ".join(f"/ {peer}" for peer in peers) + " | / fastest | spread |"]
-    lines.append("| --- " * (len(peers) + 3) + "|")
+    lines = [
+        "| model | "
+        + " | ".join(f"/ {peer}" for peer in peers)
+        + " | / fastest | spread | weights as arguments |"
+    ]
+    lines.append("| --- " * (len(peers) + 4) + "|")
     for model in runs[0]:
         found = [ratios(runs, model, peer) for peer in peers]
         cells = [f"{statistics.median(values):.2f}" if values else "" for values in found]
         best = to_fastest(runs, model)
-        spread = f"{min(best):.2f} to {max(best):.2f}"
-        lines.append(
-            f"| {model} | {' | '.join(cells)} | {statistics.median(best):.2f} | {spread} |"
-        )
+        cells += [f"{statistics.median(best):.2f}", f"{min(best):.2f} to {max(best):.2f}"]
+        given = to_fastest(runs, model, "arguments")
+        cells.append(f"{statistics.median(given):.2f}" if given else "")
+        lines.append(f"| {model} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -112,14 +125,17 @@ def summary(best: Mapping[str, float], own: Mapping[str, float]) -> str:
 def conditions(count: int) -> str:
     """When, where and with what was measured."""
     import relaxpy
+    from benchmarks import core_latency, peers
 
     machine = relaxpy.doctor()
-    shown = {name: package for name, package in PEERS.items() if name != "torch.compile"}
+    there = {"NumPy", *peers.NAMES} - {"torch.compile"}
+    shown = {name: package for name, package in PEERS.items() if name in there}
     facts = [
         f"{date.today()}, relaxpy {relaxpy.__version__}, Python {platform.python_version()}",
         *(f"{name} {version(package)}" for name, package in shown.items()),
         platform.system(),
         *(machine[topic].value for topic in ("CPU", "vectors", "threads")),
+        f"a line from the cache of one CPU to another in {core_latency.nanoseconds():.0f} ns",
         f"load of the machine before {os.getloadavg()[0]:.1f}",
         f"medians of {count} runs",
     ]
