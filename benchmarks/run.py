@@ -1,10 +1,10 @@
 """Models beside other systems, in an environment of their own: `make benchmarks`.
 
-`python -m benchmarks.run [SELECT]` installs the other systems in build/benchmarks at the versions of
-tools/constraints/newest.txt, runs `models.py --wall` there, each run in a new process, and prints
-the median ratios and their spread. If all models were measured, the section "Models" of README.md
-beside this file and docs/images/speed.svg are written. The machine should do nothing else; three
-runs of all models take about half an hour.
+`python -m benchmarks.run [SELECT]` installs the other systems in build/benchmarks at the versions
+of tools/constraints/newest.txt, runs `models.py --wall` there, each run in a new process, and
+prints the median ratios and their spread. If all models were measured, the section "Models" of
+README.md beside this file and docs/images/speed.svg are written. The machine should do nothing
+else; three runs of all models take about half an hour.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def access_regions(
     Loops inside the block are relaxed to their whole range, and the result is the union over all
     accesses of a buffer. In a block with an init statement, the buffers that it writes are not
     reads. `pointers` are the data variables of buffers; buffers that the block allocates are not
-    among its regions, and their data may be used. A use of the data of a `match_buffer` accesses all
-    of its source.
+    among its regions, and their data may be used. A use of the data of a `match_buffer` accesses
+    all of its source.
 
     Errors:
         MisuseError: a data pointer is used directly, so that the region is not known.
