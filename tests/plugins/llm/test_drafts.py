@@ -1,7 +1,7 @@
 """Tokens that are guessed change the number of calls, and nothing else."""
 
 from collections.abc import Sequence
-from threading import RLock
+from threading import Event, RLock, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,6 +73,7 @@ class Small:
 
     def __init__(self, model: Chain) -> None:
         self.engine, self.turn, self.decoder = Engine(model), RLock(), model  # type: ignore[arg-type]
+        self._adapter, self._hooks = None, ()
 
 
 def draft(model: Chain) -> Draft:
@@ -235,6 +236,45 @@ def test_a_draft_saves_calls_and_changes_no_text(lm, same, calls, options) -> No
     assert calls.count(id(lm.engine.cache)) <= before // (1 if "regex" in options else 3)
 
 
+def test_two_models_draft_each_other(lm, same) -> None:
+    """Neither begins a step of the other within one of its own."""
+    options = {"max_tokens": 30, "ignore_eos": True}
+    wanted = [lm.generate(text, **options) for text in ("the cat", "hello")]
+    streams = [lm.stream("the cat", draft=same, **options)]
+    streams.append(same.stream("hello", draft=lm, **options))
+    found = ["", ""]
+    for _ in range(30):
+        for k, stream in enumerate(streams):
+            found[k] += next(stream, "")
+    assert found == wanted
+
+
+def test_a_draft_that_another_thread_uses_guesses_nothing(lm, same) -> None:
+    """It may wait for the model that asks, which would wait for it."""
+    wanted, taken, done = lm.generate("the cat", max_tokens=9), Event(), Event()
+
+    def use() -> None:
+        with same.turn:
+            taken.set()
+            done.wait(20)
+
+    user = Thread(target=use)
+    user.start()
+    taken.wait()
+    try:
+        assert lm.generate("the cat", max_tokens=9, draft=same) == wanted
+        assert user.is_alive()
+    finally:
+        done.set()
+        user.join()
+
+
+def test_a_draft_has_its_hooks(lm, same) -> None:
+    wanted, seen = lm.generate("the cat", max_tokens=9), list[Any]()
+    assert lm.generate("the cat", max_tokens=9, draft=same.hook(1, seen.append)) == wanted
+    assert seen
+
+
 def test_a_lookup_saves_calls_where_a_text_repeats_itself(lm, calls) -> None:
     options = {"max_tokens": 40, "logit_bias": {10: 100.0}}
     wanted = lm.generate("the cat", **options)
@@ -246,7 +286,7 @@ def test_a_lookup_saves_calls_where_a_text_repeats_itself(lm, calls) -> None:
 def test_a_draft_that_fails_ends_its_requests_alone(lm, same, monkeypatch) -> None:
     wanted = lm.generate("the cat", max_tokens=9)
 
-    def fails() -> None:
+    def fails(**_: Any) -> None:
         raise MemoryError("no memory for a draft")
 
     monkeypatch.setattr(same.engine, "step", fails)
