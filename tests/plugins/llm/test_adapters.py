@@ -171,6 +171,18 @@ def test_scales_are_those_of_peft(tmp_path: Path) -> None:
         ({"peft_type": "IA3"}, {}, "has the peft_type 'IA3', expected LORA"),
         ({"bias": "all"}, {}, "has biases, which"),
         ({"lora_alpha": "8"}, {}, "has no numbers as lora_alpha"),
+        ({"lora_alpha": 10**400}, {}, "has no numbers as lora_alpha"),
+        ({"lora_alpha": 1e300}, {}, "has infinities or NaN"),
+        ({"init_lora_weights": "pissa_niter_4"}, {}, "which changes the weights of the model"),
+        ({"alpha_pattern": {".*q_proj": 2}}, {}, "has the alpha_pattern '.*q_proj', expected a"),
+        (
+            {},
+            {
+                "model.layers.0.self_attn.q_proj.lora_A": (0, 64),
+                "model.layers.0.self_attn.q_proj.lora_B": (64, 0),
+            },
+            "has not two matrices",
+        ),
         ({}, {"model.layers.0.self_attn.q_proj.lora_A": (4, 63)}, "does not fit this model: "),
         ({}, {"model.layers.0.self_attn.q_proj.lora_B": (64, 5)}, "does not fit this model: "),
         ({}, {"model.layers.9.self_attn.q_proj.lora_A": (4, 64)}, "has not two matrices"),
@@ -208,6 +220,7 @@ def test_files_that_are_damaged_are_refused(tmp_path: Path, places: dict[str, Pa
         (places["none"], r"adapter_config\.json"),
         (places["none"] / "model.safetensors", "GGUF"),
         (tmp_path / "none", "there is no adapter"),
+        (Path("x" * 5000), "there is no adapter"),
     ):
         with pytest.raises((ModelError, ValueError, FileNotFoundError), match=message):
             read_adapter(path, CONFIG, "float32")
