@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
+from relaxpy.errors import RelaxpyError
 from relaxpy.exec.runtime.values import memory_bytes
 from relaxpy.plugins.llm.config import Config, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.files import open_model
@@ -78,8 +79,8 @@ class Place:
 class _Entry:
     """A model, and who uses it."""
 
-    def __init__(self, name: str, place: Place | None, adapters: Sequence[str]) -> None:
-        self.name, self.place, self.adapters = name, place, adapters
+    def __init__(self, name: str, place: Place | None) -> None:
+        self.name, self.place = name, place
         self.model: LanguageModel | None = None
         self.worker: Worker | None = None
         self.loading: asyncio.Future[None] | None = None
@@ -88,6 +89,13 @@ class _Entry:
         self.users, self.size = 0, 0
         self.used, self.until = 0.0, math.inf
         """When it was used last, and when it is unloaded if nobody uses it again."""
+
+    @property
+    def adapters(self) -> list[str]:
+        """The names of its adapters, some of which may come and go while it is loaded."""
+        if self.model is not None:
+            return self.model.adapters
+        return [] if self.place is None else [*self.place.adapters]
 
     @property
     def is_well(self) -> bool:
@@ -110,14 +118,29 @@ class _Entry:
         return sum(file.stat().st_size for file in files)
 
     def facts(self) -> tuple[Config, str | None, int, str | None]:
-        """The configuration, chat template, context and quantization, without loading it."""
+        """The configuration, chat template, context and quantization, without loading it.
+
+        Errors:
+            ApiError: its files cannot be read.
+        """
         if (model := self.model) is not None:
             decoder = model.decoder
             return decoder.config, model.template_text, decoder.context, decoder.quantization
         assert self.place is not None
-        files, options = open_model(self.place.path), self.place.options
+        options = self.place.options
+        try:
+            files = open_model(self.place.path)
+        except (OSError, RelaxpyError) as error:
+            raise self.unreadable(error) from error
         context = options.get("context") or min(files.config.positions, DEFAULT_CONTEXT)
         return files.config, files.template, context, options.get("quantize")
+
+    def unreadable(self, error: Exception) -> ApiError:
+        """The answer for an error of its files, which the client does not know."""
+        _LOG.warning("%s cannot be loaded: %s", self.name, error)
+        return ApiError(
+            500, f"the model {self.name!r} cannot be loaded, the log of the server says why"
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -161,7 +184,7 @@ class Models:
     ) -> None:
         self.memory = memory_bytes() * _SHARE if memory is None else memory
         self.keep_alive, self.most, self.log = keep_alive, most, log
-        self.entries = {p.name: _Entry(p.name, p, [*p.adapters]) for p in places}
+        self.entries = {p.name: _Entry(p.name, p) for p in places}
         self._tasks: set[asyncio.Future[Any]] = set()
 
     @classmethod
@@ -173,7 +196,7 @@ class Models:
 
     def put(self, model: LanguageModel) -> None:
         """Take a model that is loaded already."""
-        entry = self.entries.setdefault(model.name, _Entry(model.name, None, [*model.adapters]))
+        entry = self.entries.setdefault(model.name, _Entry(model.name, None))
         entry.model, entry.size = model, model.memory
 
     @property
@@ -311,10 +334,8 @@ class Models:
                     self.log(f"{entry.name}: {note}")
         except (ApiError, asyncio.CancelledError):
             raise
-        except Exception as error:  # of its files, which the client does not know
-            _LOG.warning("%s cannot be loaded: %s", entry.name, error)
-            message = f"the model {entry.name!r} cannot be loaded, the log of the server says why"
-            raise ApiError(500, message) from error
+        except Exception as error:  # of any reader of its files
+            raise entry.unreadable(error) from error
         finally:
             entry.loading = None
 

@@ -115,7 +115,9 @@ def test_an_adapter_comes_and_goes_while_others_run(
         adapted.adapted("late")
 
 
-def test_a_server_chooses_adapters_by_names(alone: list[Any], adapted: Any, tmp_path: Path) -> None:
+def test_a_server_chooses_adapters_by_names(
+    alone: list[Any], adapted: Any, places: dict[str, Path], tmp_path: Path
+) -> None:
     for package in ("starlette", "uvicorn", "httpx"):
         pytest.importorskip(package)
     import httpx
@@ -130,6 +132,12 @@ def test_a_server_chooses_adapters_by_names(alone: list[Any], adapted: Any, tmp_
             found = httpx.post(f"{server.url}/v1/completions", **options).json()
             assert found["model"] == name
             assert found["choices"][0]["text"] == lm.generate(TEXT, max_tokens=9)
+        adapted.add_adapter("late", places["a1"])
+        options = {"json": {**body, "model": "none:late"}, "timeout": 60}
+        found = httpx.post(f"{server.url}/v1/completions", **options).json()
+        assert found["choices"][0]["text"] == alone[2].generate(TEXT, max_tokens=9)
+        adapted.remove_adapter("late")
+        assert httpx.post(f"{server.url}/v1/completions", **options).status_code == 404
     finally:
         server.stop()
     with pytest.raises(ModelError, match="has an adapter, which a library has not"):
