@@ -672,8 +672,10 @@ class LanguageModel:
 
         Errors:
             ModelError: the text is shorter than a chunk, an option has no such value, or the other
-                model has another number of tokens.
+                model has other tokens.
         """
+        if against is not None and not isinstance(against, LanguageModel):
+            raise ParameterError.of("against", against, "a language model")
         return perplexity(self, text, context, chunks, against)
 
     @user_facing

@@ -377,11 +377,11 @@ class _Server:
             if what.stream:
                 return _Stream(answer, job, end)
             whole = await _unless_left(request, _whole(job))
+            text = await asyncio.to_thread(answer.whole, *whole)
         except BaseException:
             end()
             raise
         end()
-        text = await asyncio.to_thread(answer.whole, *whole)
         return Response(text, media_type="application/json")
 
     async def embeddings(self, request: Any) -> Any:
