@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from os.path import exists
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -69,6 +69,11 @@ class Adapter:
     def nbytes(self) -> int:
         """The bytes of its factors."""
         return sum(f.down.nbytes + f.up.nbytes for f in self.factors.values())
+
+
+def adapters_memory(adapters: Collection[Adapter]) -> int:
+    """The bytes of the factors of a model's adapters; those that run together are copies."""
+    return sum(adapter.nbytes for adapter in adapters) * min(2, len(adapters))
 
 
 class AdapterSet:

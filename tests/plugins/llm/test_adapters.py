@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from relaxpy.llm import ModelError, load
-from relaxpy.plugins.llm.adapters import read_adapter
+from relaxpy.plugins.llm.adapters import AdapterSet, adapters_memory, read_adapter
 from relaxpy.plugins.llm.config import config_of
 from tests.plugins.llm import tiny
 from tests.plugins.llm.conftest import Running
@@ -235,6 +235,23 @@ def test_files_that_are_damaged_are_refused(tmp_path: Path, places: dict[str, Pa
     (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps([1]))
     with pytest.raises(ModelError, match="is not a table of names and values"):
         read_adapter(tmp_path / "odd", CONFIG, "float32")
+
+
+def test_the_memory_of_adapters_counts_what_those_in_one_batch_need(
+    places: dict[str, Path],
+) -> None:
+    own = [read_adapter(places["a0"], CONFIG, "float32") for _ in range(2)]
+    layers = {
+        name: (len(f.down), f.down.shape[2], f.up.shape[2]) for name, f in own[0].factors.items()
+    }
+    alone = AdapterSet(own[:1]).values(layers, "float32")
+    for layer, factors in own[0].factors.items():
+        assert np.shares_memory(alone[f"{layer}.lora_a"], factors.down)
+        assert np.shares_memory(alone[f"{layer}.lora_b"], factors.up)
+    together = AdapterSet(own).values(layers, "float32")
+    whole = sum(one.nbytes for one in own) + sum(value.nbytes for value in together.values())
+    assert adapters_memory(own) == whole
+    assert adapters_memory(own[:1]) == own[0].nbytes
 
 
 def test_names_of_adapters(adapted: Any, places: dict[str, Path]) -> None:
