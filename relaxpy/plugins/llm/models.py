@@ -87,6 +87,8 @@ class _Entry:
         self.ending: asyncio.Future[None] | None = None
         """Waits until it is unloaded."""
         self.users, self.size = 0, 0
+        self.keep = math.inf
+        """The seconds for which it stays when nobody uses it, as who asked last said."""
         self.used, self.until = 0.0, math.inf
         """When it was used last, and when it is unloaded if nobody uses it again."""
 
@@ -151,17 +153,17 @@ class _Entry:
 class Lease:
     """A loaded model that stays until it is released."""
 
-    def __init__(self, models: Models, entry: _Entry, adapter: str | None, keep: float) -> None:
+    def __init__(self, models: Models, entry: _Entry, adapter: str | None) -> None:
         assert entry.model is not None
         assert entry.worker is not None
         self.model = entry.model if adapter is None else entry.model.adapted(adapter)
         self.worker = entry.worker
-        self._models, self._entry, self._keep = models, entry, keep
+        self._models, self._entry = models, entry
 
     def release(self) -> None:
         """Give the model back; once is enough."""
         if self._entry is not None:
-            self._models.release(self._entry, self._keep)
+            self._models.release(self._entry)
             self._entry = None  # type: ignore[assignment]
 
 
@@ -219,10 +221,6 @@ class Models:
         for entry in self.loaded:
             self._begin(entry)
 
-    def is_loaded(self, name: Any) -> bool:
-        """True if a model needs not be loaded. Errors: ApiError if there is none."""
-        return self.found(name)[0].model is not None
-
     def stop(self) -> None:
         """End all that runs."""
         for task in self._tasks:
@@ -267,21 +265,22 @@ class Models:
         entry, adapter = self.found(name)
         if entry.model is None and entry.users >= self.most:
             raise ApiError(429, f"too many requests wait for the model {entry.name!r}")
+        entry.keep = keep
         entry.users += 1  # from now on nobody unloads it
         try:
             while entry.model is None:
                 if entry.loading is None:
                     entry.loading = self._task(self._loaded(entry))
                 await asyncio.shield(entry.loading)
-            return Lease(self, entry, adapter, keep)
+            return Lease(self, entry, adapter)
         except BaseException:
-            self.release(entry, keep)
+            self.release(entry)
             raise
 
-    def release(self, entry: _Entry, keep: float) -> None:
-        """Count a user less; the last one decides how long the model stays."""
+    def release(self, entry: _Entry) -> None:
+        """Count a user less; after the last one the model stays for some time."""
         entry.users -= 1
-        entry.used = time.monotonic()
+        entry.used, keep = time.monotonic(), entry.keep
         entry.until = entry.used + keep
         if entry.is_idle:
             if entry.ending is not None:
@@ -291,7 +290,7 @@ class Models:
     async def unload(self, name: Any) -> None:
         """Unload a model once nobody uses it. Errors: ApiError if there is none."""
         entry, _ = self.found(name)
-        entry.until = time.monotonic()
+        entry.keep, entry.until = 0, time.monotonic()
         if entry.is_idle:
             await self._ended(entry, 0)
 
@@ -326,7 +325,7 @@ class Models:
                 entry.size = entry.model.memory
                 self._begin(entry)
                 entry.users += 1
-                self.release(entry, self.keep_alive)  # all who wanted it may have left
+                self.release(entry)  # all who wanted it may have left
                 seconds = time.monotonic() - begin
                 size = entry.size / 1e9
                 self.log(f"{entry.name} was loaded in {seconds:.1f} s and takes {size:.2f} GB")

@@ -140,7 +140,7 @@ def test_a_model_that_answers_is_not_unloaded(shelf: Shelf) -> None:
     models = shelf.models("ab", 1.5)
 
     async def work() -> None:
-        lease = await models.lease("a", 0)
+        lease = await models.lease("a")
         answer = asyncio.ensure_future(words_of(lease, 30))
         await asyncio.sleep(0)
         with pytest.raises(ApiError, match=r"the model 'b' needs .* GB, but a answer") as caught:
