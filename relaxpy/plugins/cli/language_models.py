@@ -289,8 +289,9 @@ def serve(options: Namespace) -> int:
             raise UsageError(
                 f"--draft guesses the tokens of one model, found {len(places)} of them"
             )
-        sizes = [_size(place, is_only=len(places) == 1) for place in places]
-    places = [place for place, size in zip(places, sizes, strict=True) if size is not None]
+        sized = [(place, _size(place, is_only=len(places) == 1)) for place in places]
+    sizes = {place.name: size for place, size in sized if size is not None}
+    places = [place for place in places if place.name in sizes]
     if not places:
         raise UsageError(f"there is no model to serve in {', '.join(options.model)}")
 
@@ -301,8 +302,8 @@ def serve(options: Namespace) -> int:
     models = Models(places, options.memory, options.keep_alive, most=most, log=log)
     if len(places) == 1:
         [place] = places
-        if (size := sizes[0] or 0) > models.memory:
-            raise UsageError(models.too_large(place.name, size))
+        if sizes[place.name] > models.memory:
+            raise UsageError(models.too_large(place.name, sizes[place.name]))
         more = {"adapters": place.adapters} if place.adapters else {}
         lm = load_model(options, place.path, name=place.name, **more, **limits)
         lm.tokenizer  # noqa: B018  # a server without one has no texts

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from os.path import exists
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +16,7 @@ from typing_extensions import override
 from relaxpy.plugins.llm.config import Config, ModelError, read_json
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.gguf import names_in_gguf
+from relaxpy.plugins.llm.sampling import is_number
 from relaxpy.plugins.llm.weight_names import names_of
 from relaxpy.plugins.nn.modules import Linear
 from relaxpy.plugins.nn.quantization import Mutator, QuantizedLinear
@@ -35,6 +37,8 @@ _REFUSED: Final = (
     "megatron_config",
 )
 """Entries of adapters that are more than products of low rank."""
+_PLAIN_STARTS: Final = (True, False, None, "gaussian", "orthogonal", "eva")
+"""The values of `init_lora_weights` that leave the weights of the model as they are."""
 
 
 Kinds: TypeAlias = frozenset[tuple[str, int]]
@@ -65,6 +69,11 @@ class Adapter:
     def nbytes(self) -> int:
         """The bytes of its factors."""
         return sum(f.down.nbytes + f.up.nbytes for f in self.factors.values())
+
+
+def adapters_memory(adapters: Collection[Adapter]) -> int:
+    """The bytes of the factors of a model's adapters; those that run together are copies."""
+    return sum(adapter.nbytes for adapter in adapters) * min(2, len(adapters))
 
 
 class AdapterSet:
@@ -154,6 +163,7 @@ def parts_of(config: Config, layer: str, count: int, rows: int) -> list[int]:
 # --- files
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what does not fit the datatype is an error below
 def read_adapter(path: Path, config: Config, dtype: str) -> Adapter:
     """An adapter of PEFT (a folder with adapter_config.json), or a GGUF file of one.
 
@@ -162,8 +172,8 @@ def read_adapter(path: Path, config: Config, dtype: str) -> Adapter:
         ModelError: it is not an adapter, or not one of this model.
         FrontendError: its tensors cannot be read.
     """
-    if not path.exists():
-        raise FileNotFoundError(f"there is no adapter {str(path)!r}")
+    if not exists(path):
+        raise FileNotFoundError(f"there is no adapter {str(path)!r:.300}")
     names, pairs, scale = (_of_folder if path.is_dir() else _of_gguf)(path, config)
     factors: dict[str, Factors] = {}
     used: set[str] = set()
@@ -187,9 +197,10 @@ def read_adapter(path: Path, config: Config, dtype: str) -> Adapter:
                         f"{b.shape}, expected (rank, {columns}) and ({size}, rank)"
                     )
                 down[k, : len(a)] = a
-                up[:, k, : len(a)] = b * np.float32(scale(part, len(a)))
+                up[:, k, : len(a)] = b * scale(part, len(a))
             ups.append(up)
-        factors[layer] = Factors(down, np.ascontiguousarray(np.moveaxis(join(*ups), 0, 2), dtype))
+        whole = np.moveaxis(join(*ups), 0, 2)
+        factors[layer] = Factors(down, np.ascontiguousarray(whole, dtype))
         if not all(np.isfinite(array).all() for array in (down, factors[layer].up)):
             raise ModelError(f"{path} has infinities or NaN in the factors of {layer}")
     if unknown := sorted(pairs.keys() - used):
@@ -217,9 +228,18 @@ def _of_folder(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, An
             raise ModelError(f"{file} has {name}, which is not supported")
     if raw.get("bias", "none") != "none":
         raise ModelError(f"{file} has biases, which are not supported")
+    if (start := raw.get("init_lora_weights")) not in _PLAIN_STARTS:
+        raise ModelError(
+            f"{file} has init_lora_weights {start!r:.40}, which changes the weights of the model",
+            hint="PEFT converts it: save_pretrained(path_initial_model_for_weight_conversion=...)",
+        )
     alpha, patterns = raw.get("lora_alpha", 8), raw.get("alpha_pattern") or {}
-    if not isinstance(patterns, Mapping) or not all(map(_is_number, [alpha, *patterns.values()])):
+    if not isinstance(patterns, Mapping) or not all(map(is_number, [alpha, *patterns.values()])):
         raise ModelError(f"{file} has no numbers as lora_alpha and alpha_pattern")
+    if unnamed := [key for key in patterns if not re.fullmatch(r"[\w.]+", key)]:
+        raise ModelError(
+            f"{file} has the alpha_pattern {unnamed[0]!r:.50}, expected a layer's name"
+        )
     root = math.sqrt if raw.get("use_rslora") else float
 
     def scale(part: str, rank: int) -> float:
@@ -254,7 +274,7 @@ def _of_gguf(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, Any]
     if kinds != ["adapter", "lora"]:
         raise ModelError(f"{path} has the types {kinds!r:.60}, not those of an adapter")
     alpha = header.metadata.get("adapter.lora.alpha", 0.0)
-    if not _is_number(alpha):
+    if not is_number(alpha):
         raise ModelError(f"{path} has no number as adapter.lora.alpha")
     entries = {name: tensor.entry() for name, tensor in header.tensors.items()}
     pairs: dict[str, list[Any]] = {}
@@ -279,14 +299,10 @@ def _complete(pairs: Mapping[str, Sequence[Any]], path: Path) -> dict[str, Any]:
     """Pairs of matrices. Errors: ModelError if one lacks its other factor."""
     found = {}
     for name, pair in pairs.items():
-        if any(factor is None or factor.ndim != 2 for factor in pair):
+        if any(factor is None or factor.ndim != 2 or not factor.size for factor in pair):
             raise ModelError(f"{path} has not two matrices as the factors of {name:.100}")
         found[name] = tuple(np.asarray(factor, np.float32) for factor in pair)
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 # --- programs

@@ -70,26 +70,30 @@ class Draft:
     def guess(self, asked: Sequence[tuple[Request, int]]) -> Mapping[Request, list[int]]:
         """The next tokens of requests, at most the number that each asks for.
 
-        The engine of the model keeps what it has read, so that it reads only what is new.
+        The engine of the model keeps what it has read, so that it reads only what is new. There are
+        no guesses while another thread uses the model, which may wait for the one that asks.
         """
+        if not self.model.turn.acquire(blocking=False):
+            return {}
         engine, decoder = self.model.engine, self.model.decoder
+        others = None, None, self.model._adapter, self.model._hooks
         begun: dict[Request, Request] = {}
-        with self.model.turn:
-            try:
-                for request, most in asked:
-                    tokens = request.all_tokens
-                    count = min(most, decoder.context - len(tokens))
-                    if count < 1 or max(tokens) >= decoder.config.vocabulary:
-                        continue
-                    own = engine.add(tokens, request.sampling, count, request.stop)
-                    begun[request] = own
-                    if request.sampling.temperature:
-                        own.random = deepcopy(request.random)
-                while not all(own.done for own in begun.values()):
-                    engine.step()
-            finally:
-                for own in begun.values():
-                    engine.remove(own)
+        try:
+            for request, most in asked:
+                tokens = request.all_tokens
+                count = min(most, decoder.context - len(tokens))
+                if count < 1 or max(tokens) >= decoder.config.vocabulary:
+                    continue
+                own = engine.add(tokens, request.sampling, count, request.stop, *others)
+                begun[request] = own
+                if request.sampling.temperature:
+                    own.random = deepcopy(request.random)
+            while not all(own.done for own in begun.values()):
+                engine.step(may_draft=False)  # the model that asks may be a draft for others here
+        finally:
+            for own in begun.values():
+                engine.remove(own)
+            self.model.turn.release()
         if errors := [own.error for own in begun.values() if own.error is not None]:
             raise errors[0]
         return {request: self._known(own.tokens) for request, own in begun.items()}

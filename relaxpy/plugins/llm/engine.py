@@ -205,15 +205,16 @@ class Engine:
         self.waiting.append(request)
         return request
 
-    def step(self) -> list[tuple[Request, int]]:
+    def step(self, *, may_draft: bool = True) -> list[tuple[Request, int]]:
         """One call of the model; the requests that got tokens, with each token.
 
         Several steps may pass without a token, while prompts are read. A request whose token cannot
-        be chosen ends, with the `error`. After an error of the call all is as before.
+        be chosen ends, with the `error`. After an error of the call all is as before. No draft
+        guesses tokens unless it `may_draft`.
         """
         self._admit()
         parts = self._parts()
-        guesses = self._guesses(parts)
+        guesses = self._guesses(parts, may_draft=may_draft)
         if parts := [part for part in parts if not part[0].done]:
             self._read(parts, guesses)
         chosen = []
@@ -320,7 +321,9 @@ class Engine:
             parts[place][0].error = error
             self.remove(parts[place][0])
 
-    def _guesses(self, parts: Sequence[tuple[Request, int]]) -> Mapping[Request, Sequence[int]]:
+    def _guesses(
+        self, parts: Sequence[tuple[Request, int]], *, may_draft: bool
+    ) -> Mapping[Request, Sequence[int]]:
         """The tokens that may follow those of a call, as far as it has room for more.
 
         Requests whose draft fails end.
@@ -336,7 +339,7 @@ class Engine:
             if request.lookup and (own := request.lookup.guess(request.all_tokens, most)):
                 found[request] = own
                 left -= len(own)
-            elif request.draft is not None:
+            elif request.draft is not None and may_draft:
                 most = min(most, MOST_DRAFTED)
                 asked.setdefault(request.draft, []).append((request, most))
                 left -= most

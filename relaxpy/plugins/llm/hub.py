@@ -29,12 +29,12 @@ def located(model: str | Path, *, download: bool = False) -> tuple[Path, str | N
         ModelError: it has several files, or cannot be fetched.
     """
     path, given = Path(model), str(model)
-    if path.exists():
+    if os.path.exists(path):  # False also for what no file can be named
         return path, None
     named = _NAME.fullmatch(given) if isinstance(model, str) else None
     if named is None:
         raise FileNotFoundError(
-            f"there is no folder or file {given!r}; "
+            f"there is no folder or file {given!r:.300}; "
             "`hf download OWNER/MODEL --local-dir FOLDER` fetches a model"
         )
     owner, name, part = named.groups()

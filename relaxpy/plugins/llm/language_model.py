@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
-from relaxpy.plugins.llm.adapters import Adapter, AdapterSet, read_adapter
+from relaxpy.plugins.llm.adapters import Adapter, AdapterSet, adapters_memory, read_adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder, decoder_of, memory_of
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
@@ -135,7 +135,7 @@ def memory_needed(
         read_adapter(Path(path), config, decoder.norm.weight.dtype)
         for path in (adapters or {}).values()
     ]
-    whole = memory_of(decoder, **limits) + sum(adapter.nbytes for adapter in own)
+    whole = memory_of(decoder, **limits) + adapters_memory(own)
     if draft is not None:
         most = min(limits["context"], open_model(draft).config.positions)
         whole += memory_needed(draft, target=target, context=most, sequences=sequences)
@@ -321,7 +321,7 @@ class LanguageModel:
         """The bytes of weights, caches and adapters."""
         decoder = self.decoder
         whole = memory_of(decoder._decoder, decoder.sequences, decoder.tokens, decoder.context)
-        whole += sum(adapter.nbytes for adapter in self._adapters.values())
+        whole += adapters_memory(self._adapters.values())
         return whole if self.draft is None else whole + self.draft.model.memory
 
     @cached_property
@@ -672,8 +672,10 @@ class LanguageModel:
 
         Errors:
             ModelError: the text is shorter than a chunk, an option has no such value, or the other
-                model has another number of tokens.
+                model has other tokens.
         """
+        if against is not None and not isinstance(against, LanguageModel):
+            raise ParameterError.of("against", against, "a language model")
         return perplexity(self, text, context, chunks, against)
 
     @user_facing

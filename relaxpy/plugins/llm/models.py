@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
+from relaxpy.errors import RelaxpyError
 from relaxpy.exec.runtime.values import memory_bytes
 from relaxpy.plugins.llm.config import Config, ModelError, ParameterError, shown
 from relaxpy.plugins.llm.files import open_model
@@ -78,16 +79,25 @@ class Place:
 class _Entry:
     """A model, and who uses it."""
 
-    def __init__(self, name: str, place: Place | None, adapters: Sequence[str]) -> None:
-        self.name, self.place, self.adapters = name, place, adapters
+    def __init__(self, name: str, place: Place | None) -> None:
+        self.name, self.place = name, place
         self.model: LanguageModel | None = None
         self.worker: Worker | None = None
         self.loading: asyncio.Future[None] | None = None
         self.ending: asyncio.Future[None] | None = None
         """Waits until it is unloaded."""
         self.users, self.size = 0, 0
+        self.keep = math.inf
+        """The seconds for which it stays when nobody uses it, as who asked last said."""
         self.used, self.until = 0.0, math.inf
         """When it was used last, and when it is unloaded if nobody uses it again."""
+
+    @property
+    def adapters(self) -> list[str]:
+        """The names of its adapters, some of which may come and go while it is loaded."""
+        if self.model is not None:
+            return self.model.adapters
+        return [] if self.place is None else [*self.place.adapters]
 
     @property
     def is_well(self) -> bool:
@@ -110,14 +120,29 @@ class _Entry:
         return sum(file.stat().st_size for file in files)
 
     def facts(self) -> tuple[Config, str | None, int, str | None]:
-        """The configuration, chat template, context and quantization, without loading it."""
+        """The configuration, chat template, context and quantization, without loading it.
+
+        Errors:
+            ApiError: its files cannot be read.
+        """
         if (model := self.model) is not None:
             decoder = model.decoder
             return decoder.config, model.template_text, decoder.context, decoder.quantization
         assert self.place is not None
-        files, options = open_model(self.place.path), self.place.options
+        options = self.place.options
+        try:
+            files = open_model(self.place.path)
+        except (OSError, RelaxpyError) as error:
+            raise self.unreadable(error) from error
         context = options.get("context") or min(files.config.positions, DEFAULT_CONTEXT)
         return files.config, files.template, context, options.get("quantize")
+
+    def unreadable(self, error: Exception) -> ApiError:
+        """The answer for an error of its files, which the client does not know."""
+        _LOG.warning("%s cannot be loaded: %s", self.name, error)
+        return ApiError(
+            500, f"the model {self.name!r} cannot be loaded, the log of the server says why"
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -128,17 +153,17 @@ class _Entry:
 class Lease:
     """A loaded model that stays until it is released."""
 
-    def __init__(self, models: Models, entry: _Entry, adapter: str | None, keep: float) -> None:
+    def __init__(self, models: Models, entry: _Entry, adapter: str | None) -> None:
         assert entry.model is not None
         assert entry.worker is not None
         self.model = entry.model if adapter is None else entry.model.adapted(adapter)
         self.worker = entry.worker
-        self._models, self._entry, self._keep = models, entry, keep
+        self._models, self._entry = models, entry
 
     def release(self) -> None:
         """Give the model back; once is enough."""
         if self._entry is not None:
-            self._models.release(self._entry, self._keep)
+            self._models.release(self._entry)
             self._entry = None  # type: ignore[assignment]
 
 
@@ -161,7 +186,7 @@ class Models:
     ) -> None:
         self.memory = memory_bytes() * _SHARE if memory is None else memory
         self.keep_alive, self.most, self.log = keep_alive, most, log
-        self.entries = {p.name: _Entry(p.name, p, [*p.adapters]) for p in places}
+        self.entries = {p.name: _Entry(p.name, p) for p in places}
         self._tasks: set[asyncio.Future[Any]] = set()
 
     @classmethod
@@ -173,7 +198,7 @@ class Models:
 
     def put(self, model: LanguageModel) -> None:
         """Take a model that is loaded already."""
-        entry = self.entries.setdefault(model.name, _Entry(model.name, None, [*model.adapters]))
+        entry = self.entries.setdefault(model.name, _Entry(model.name, None))
         entry.model, entry.size = model, model.memory
 
     @property
@@ -195,10 +220,6 @@ class Models:
         self._changes = asyncio.Lock()
         for entry in self.loaded:
             self._begin(entry)
-
-    def is_loaded(self, name: Any) -> bool:
-        """True if a model needs not be loaded. Errors: ApiError if there is none."""
-        return self.found(name)[0].model is not None
 
     def stop(self) -> None:
         """End all that runs."""
@@ -244,21 +265,22 @@ class Models:
         entry, adapter = self.found(name)
         if entry.model is None and entry.users >= self.most:
             raise ApiError(429, f"too many requests wait for the model {entry.name!r}")
+        entry.keep = keep
         entry.users += 1  # from now on nobody unloads it
         try:
             while entry.model is None:
                 if entry.loading is None:
                     entry.loading = self._task(self._loaded(entry))
                 await asyncio.shield(entry.loading)
-            return Lease(self, entry, adapter, keep)
+            return Lease(self, entry, adapter)
         except BaseException:
-            self.release(entry, keep)
+            self.release(entry)
             raise
 
-    def release(self, entry: _Entry, keep: float) -> None:
-        """Count a user less; the last one decides how long the model stays."""
+    def release(self, entry: _Entry) -> None:
+        """Count a user less; after the last one the model stays for some time."""
         entry.users -= 1
-        entry.used = time.monotonic()
+        entry.used, keep = time.monotonic(), entry.keep
         entry.until = entry.used + keep
         if entry.is_idle:
             if entry.ending is not None:
@@ -268,7 +290,7 @@ class Models:
     async def unload(self, name: Any) -> None:
         """Unload a model once nobody uses it. Errors: ApiError if there is none."""
         entry, _ = self.found(name)
-        entry.until = time.monotonic()
+        entry.keep, entry.until = 0, time.monotonic()
         if entry.is_idle:
             await self._ended(entry, 0)
 
@@ -303,7 +325,7 @@ class Models:
                 entry.size = entry.model.memory
                 self._begin(entry)
                 entry.users += 1
-                self.release(entry, self.keep_alive)  # all who wanted it may have left
+                self.release(entry)  # all who wanted it may have left
                 seconds = time.monotonic() - begin
                 size = entry.size / 1e9
                 self.log(f"{entry.name} was loaded in {seconds:.1f} s and takes {size:.2f} GB")
@@ -311,10 +333,8 @@ class Models:
                     self.log(f"{entry.name}: {note}")
         except (ApiError, asyncio.CancelledError):
             raise
-        except Exception as error:  # of its files, which the client does not know
-            _LOG.warning("%s cannot be loaded: %s", entry.name, error)
-            message = f"the model {entry.name!r} cannot be loaded, the log of the server says why"
-            raise ApiError(500, message) from error
+        except Exception as error:  # of any reader of its files
+            raise entry.unreadable(error) from error
         finally:
             entry.loading = None
 

@@ -62,6 +62,7 @@ def asked_ollama(
     for name in _REFUSED:
         if fields.get(name):
             raise ApiError(400, f"{name} is not supported", param=name)
+    _check_text(fields, "prompt")
     options = fields.get("options", {})
     if not isinstance(options, dict):
         raise ParameterError.of("options", options, "an object")
@@ -95,8 +96,15 @@ def asked_ollama_embeddings(
     """The contents of a request for embeddings, as those of `asked_embeddings`."""
     own = {name: value for name, value in fields.items() if name in ("input", "dimensions")}
     if path == "embeddings":
+        _check_text(fields, "prompt")
         own = {"input": fields.get("prompt", "")}
     return asked_embeddings(own, model)
+
+
+def _check_text(fields: Mapping[str, Any], name: str) -> None:
+    """Errors: ParameterError if a field is not a text, which OpenAI's API has lists for."""
+    if not isinstance(given := fields.get(name, ""), str):
+        raise ParameterError.of(name, given, "a text")
 
 
 def _messages(path: Path, fields: Mapping[str, Any]) -> Any:

@@ -674,7 +674,8 @@ class Answer:
             return list(range(count))
 
         def mean(index: int) -> float:
-            own = self.started[index].request.logprobs
+            choice = self.started[index]
+            own = choice.request.logprobs[: choice.read]  # guesses may go on after a stop text
             return sum(logprob for logprob, _ in own) / max(1, len(own))
 
         groups = (range(first, first + what.choices) for first in range(0, count, what.choices))

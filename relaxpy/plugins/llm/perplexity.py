@@ -95,6 +95,8 @@ def perplexity(
     words = lm.decoder.config.vocabulary
     if (found := models[-1].decoder.config.vocabulary) != words:
         raise ModelError(f"{lm.name} has {words} tokens, and {models[-1].name} {found}")
+    if models[-1].token_names != lm.token_names:
+        raise ModelError(f"{models[-1].name} has other tokens than {lm.name}")
     most_chunks = math.inf if chunks is None else _within("chunks", chunks, 1, None)
     tokens = lm.tokenizer.encode(text)
     if unknown := [token for token in tokens if token >= words]:

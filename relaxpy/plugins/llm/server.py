@@ -377,11 +377,11 @@ class _Server:
             if what.stream:
                 return _Stream(answer, job, end)
             whole = await _unless_left(request, _whole(job))
+            text = await asyncio.to_thread(answer.whole, *whole)
         except BaseException:
             end()
             raise
         end()
-        text = await asyncio.to_thread(answer.whole, *whole)
         return Response(text, media_type="application/json")
 
     async def embeddings(self, request: Any) -> Any:
@@ -501,11 +501,7 @@ class _Server:
         """The model that a request names, loaded, and what `read` makes of the fields."""
         is_ollama = request.url.path.startswith("/api/")
         name = named_model(fields) if is_ollama else fields.get("model")
-        keep = fields.get("keep_alive")
-        if self.own.is_loaded(name):
-            lease = await self.own.lease(name, keep)
-        else:
-            lease = await _unless_left(request, self.own.lease(name, keep))
+        lease = await _unless_left(request, self.own.lease(name, fields.get("keep_alive")))
         try:
             self._check_room(lease, 1)
             found = await self._in_reader(lambda: read(fields, lease.model, self.max_tokens))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from relaxpy.llm import ModelError, load
-from relaxpy.plugins.llm.adapters import read_adapter
+from relaxpy.plugins.llm.adapters import AdapterSet, adapters_memory, read_adapter
 from relaxpy.plugins.llm.config import config_of
 from tests.plugins.llm import tiny
 from tests.plugins.llm.conftest import Running
@@ -115,7 +115,9 @@ def test_an_adapter_comes_and_goes_while_others_run(
         adapted.adapted("late")
 
 
-def test_a_server_chooses_adapters_by_names(alone: list[Any], adapted: Any, tmp_path: Path) -> None:
+def test_a_server_chooses_adapters_by_names(
+    alone: list[Any], adapted: Any, places: dict[str, Path], tmp_path: Path
+) -> None:
     for package in ("starlette", "uvicorn", "httpx"):
         pytest.importorskip(package)
     import httpx
@@ -130,6 +132,12 @@ def test_a_server_chooses_adapters_by_names(alone: list[Any], adapted: Any, tmp_
             found = httpx.post(f"{server.url}/v1/completions", **options).json()
             assert found["model"] == name
             assert found["choices"][0]["text"] == lm.generate(TEXT, max_tokens=9)
+        adapted.add_adapter("late", places["a1"])
+        options = {"json": {**body, "model": "none:late"}, "timeout": 60}
+        found = httpx.post(f"{server.url}/v1/completions", **options).json()
+        assert found["choices"][0]["text"] == alone[2].generate(TEXT, max_tokens=9)
+        adapted.remove_adapter("late")
+        assert httpx.post(f"{server.url}/v1/completions", **options).status_code == 404
     finally:
         server.stop()
     with pytest.raises(ModelError, match="has an adapter, which a library has not"):
@@ -171,6 +179,18 @@ def test_scales_are_those_of_peft(tmp_path: Path) -> None:
         ({"peft_type": "IA3"}, {}, "has the peft_type 'IA3', expected LORA"),
         ({"bias": "all"}, {}, "has biases, which"),
         ({"lora_alpha": "8"}, {}, "has no numbers as lora_alpha"),
+        ({"lora_alpha": 10**400}, {}, "has no numbers as lora_alpha"),
+        ({"lora_alpha": 1e300}, {}, "has infinities or NaN"),
+        ({"init_lora_weights": "pissa_niter_4"}, {}, "which changes the weights of the model"),
+        ({"alpha_pattern": {".*q_proj": 2}}, {}, "has the alpha_pattern '.*q_proj', expected a"),
+        (
+            {},
+            {
+                "model.layers.0.self_attn.q_proj.lora_A": (0, 64),
+                "model.layers.0.self_attn.q_proj.lora_B": (64, 0),
+            },
+            "has not two matrices",
+        ),
         ({}, {"model.layers.0.self_attn.q_proj.lora_A": (4, 63)}, "does not fit this model: "),
         ({}, {"model.layers.0.self_attn.q_proj.lora_B": (64, 5)}, "does not fit this model: "),
         ({}, {"model.layers.9.self_attn.q_proj.lora_A": (4, 64)}, "has not two matrices"),
@@ -208,12 +228,30 @@ def test_files_that_are_damaged_are_refused(tmp_path: Path, places: dict[str, Pa
         (places["none"], r"adapter_config\.json"),
         (places["none"] / "model.safetensors", "GGUF"),
         (tmp_path / "none", "there is no adapter"),
+        (Path("x" * 5000), "there is no adapter"),
     ):
         with pytest.raises((ModelError, ValueError, FileNotFoundError), match=message):
             read_adapter(path, CONFIG, "float32")
     (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps([1]))
     with pytest.raises(ModelError, match="is not a table of names and values"):
         read_adapter(tmp_path / "odd", CONFIG, "float32")
+
+
+def test_the_memory_of_adapters_counts_what_those_in_one_batch_need(
+    places: dict[str, Path],
+) -> None:
+    own = [read_adapter(places["a0"], CONFIG, "float32") for _ in range(2)]
+    layers = {
+        name: (len(f.down), f.down.shape[2], f.up.shape[2]) for name, f in own[0].factors.items()
+    }
+    alone = AdapterSet(own[:1]).values(layers, "float32")
+    for layer, factors in own[0].factors.items():
+        assert np.shares_memory(alone[f"{layer}.lora_a"], factors.down)
+        assert np.shares_memory(alone[f"{layer}.lora_b"], factors.up)
+    together = AdapterSet(own).values(layers, "float32")
+    whole = sum(one.nbytes for one in own) + sum(value.nbytes for value in together.values())
+    assert adapters_memory(own) == whole
+    assert adapters_memory(own[:1]) == own[0].nbytes
 
 
 def test_names_of_adapters(adapted: Any, places: dict[str, Path]) -> None:

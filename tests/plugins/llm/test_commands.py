@@ -269,6 +269,18 @@ def test_serve_refuses_a_port_that_is_taken(capsys, folder, as_loaded) -> None:
     assert "in use" in err
 
 
+def test_serve_refuses_the_only_model_that_is_left_if_it_is_too_large(
+    capsys, folder, as_loaded, tmp_path
+) -> None:
+    pytest.importorskip("uvicorn")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.json").write_text("{}")
+    code, out, err = run(capsys, "serve", tmp_path / "bad", folder, "--memory", "1KB")
+    assert (code, out, as_loaded) == (2, "", [])
+    assert "bad is not served: " in err
+    assert re.search(r"'tiny' needs .* GB, and all models together may have 0\.00 GB", err)
+
+
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
 def test_packages_of_the_server_are_needed_before_the_model(
     capsys: pytest.CaptureFixture[str],

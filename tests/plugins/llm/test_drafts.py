@@ -1,7 +1,8 @@
 """Tokens that are guessed change the number of calls, and nothing else."""
 
 from collections.abc import Sequence
-from threading import RLock
+from copy import copy
+from threading import Event, RLock, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from relaxpy.llm import Engine, LanguageModel, ModelError, Request, Sampling
-from relaxpy.plugins.llm.drafts import Draft, Lookup
+from relaxpy.plugins.llm.drafts import Draft, Lookup, draft_of
 from relaxpy.plugins.llm.tokens import Tokenizer
 from tests.plugins.llm import tiny
+from tests.plugins.llm.conftest import Running
 
 WORDS = 4
 
@@ -73,6 +75,7 @@ class Small:
 
     def __init__(self, model: Chain) -> None:
         self.engine, self.turn, self.decoder = Engine(model), RLock(), model  # type: ignore[arg-type]
+        self._adapter, self._hooks = None, ()
 
 
 def draft(model: Chain) -> Draft:
@@ -235,6 +238,45 @@ def test_a_draft_saves_calls_and_changes_no_text(lm, same, calls, options) -> No
     assert calls.count(id(lm.engine.cache)) <= before // (1 if "regex" in options else 3)
 
 
+def test_two_models_draft_each_other(lm, same) -> None:
+    """Neither begins a step of the other within one of its own."""
+    options = {"max_tokens": 30, "ignore_eos": True}
+    wanted = [lm.generate(text, **options) for text in ("the cat", "hello")]
+    streams = [lm.stream("the cat", draft=same, **options)]
+    streams.append(same.stream("hello", draft=lm, **options))
+    found = ["", ""]
+    for _ in range(30):
+        for k, stream in enumerate(streams):
+            found[k] += next(stream, "")
+    assert found == wanted
+
+
+def test_a_draft_that_another_thread_uses_guesses_nothing(lm, same) -> None:
+    """It may wait for the model that asks, which would wait for it."""
+    wanted, taken, done = lm.generate("the cat", max_tokens=9), Event(), Event()
+
+    def use() -> None:
+        with same.turn:
+            taken.set()
+            done.wait(20)
+
+    user = Thread(target=use)
+    user.start()
+    taken.wait()
+    try:
+        assert lm.generate("the cat", max_tokens=9, draft=same) == wanted
+        assert user.is_alive()
+    finally:
+        done.set()
+        user.join()
+
+
+def test_a_draft_has_its_hooks(lm, same) -> None:
+    wanted, seen = lm.generate("the cat", max_tokens=9), list[Any]()
+    assert lm.generate("the cat", max_tokens=9, draft=same.hook(1, seen.append)) == wanted
+    assert seen
+
+
 def test_a_lookup_saves_calls_where_a_text_repeats_itself(lm, calls) -> None:
     options = {"max_tokens": 40, "logit_bias": {10: 100.0}}
     wanted = lm.generate("the cat", **options)
@@ -246,7 +288,7 @@ def test_a_lookup_saves_calls_where_a_text_repeats_itself(lm, calls) -> None:
 def test_a_draft_that_fails_ends_its_requests_alone(lm, same, monkeypatch) -> None:
     wanted = lm.generate("the cat", max_tokens=9)
 
-    def fails() -> None:
+    def fails(**_: Any) -> None:
         raise MemoryError("no memory for a draft")
 
     monkeypatch.setattr(same.engine, "step", fails)
@@ -293,3 +335,38 @@ def test_a_model_is_loaded_with_its_guesses(folder, lm) -> None:
     request.cancel()
     with pytest.raises(ModelError, match="tiny is drafted itself, so it cannot draft answers"):
         lm.generate("x", draft=loaded)
+
+
+REQUESTS: list[dict[str, Any]] = [
+    {"n": 3, "temperature": 0.9, "logprobs": 2},
+    {"n": 1, "best_of": 4, "temperature": 1.2, "stop": ["a", "e"], "logprobs": 0},
+    {"n": 2, "best_of": 6, "temperature": 1.5, "stop": ["t", "o", "\N{REPLACEMENT CHARACTER}"]},
+    {"guided_regex": "[a-z é]{20}", "stop": "b", "n": 3, "temperature": 1.0, "logprobs": 1},
+    {"echo": True, "logprobs": 1, "stop_token_ids": [7], "frequency_penalty": 1.5},
+]
+
+
+def test_answers_of_a_server_are_those_without_guesses(lm, same) -> None:
+    for package in ("starlette", "uvicorn", "httpx", "llguidance"):
+        pytest.importorskip(package)
+    import httpx
+
+    drafted, answers = copy(lm), []
+    drafted.draft, drafted.lookup = draft_of(same, lm), 5
+    for model in (lm, drafted):
+        server = Running(model)
+        try:
+            for fields in REQUESTS:
+                body = {"prompt": ["the cat", "hello"], "max_tokens": 24, "seed": 4, **fields}
+                answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60).json()
+                answers.append((answer["choices"], answer["usage"]["completion_tokens"]))
+        finally:
+            server.stop()
+    for (plain, count), (found, own) in zip(answers[:5], answers[5:], strict=True):
+        assert count == own
+        for choice, wanted in zip(found, plain, strict=True):
+            (one, other) = (of.pop("logprobs") or {} for of in (choice, wanted))
+            assert choice == wanted
+            assert one.get("tokens") == other.get("tokens")
+            rows = ([x or 0 for x in of.get("token_logprobs", [])] for of in (one, other))
+            np.testing.assert_allclose(*rows, atol=1e-3)  # a batch may differ in the last bits

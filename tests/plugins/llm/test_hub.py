@@ -102,7 +102,7 @@ def test_files_of_gguf_are_chosen_by_a_part_of_their_names(cache: Path) -> None:
         *("../name", "owner/..", "./name", "owner/.name", "owner/name/more", "/owner/name", ""),
         *("owner//x", "ow--ner/name", "owner/na..me", "owner", "owner/name:../x", "owner/name\n"),
         *("öwner/name", "owner/-name", "owner\\name", "owner/name.", "owner/name/../../etc"),
-        *("a/b:", "\0/x", "~/x"),
+        *("a/b:", "\0/x", "~/x", "x" * 300),
     ],
 )
 def test_what_is_no_name_is_a_path_that_is_not_there(cache: Path, name: str) -> None:

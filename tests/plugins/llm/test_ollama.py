@@ -113,6 +113,12 @@ def test_errors_are_as_ollama_has_them(client: Any, running: Running) -> None:
         answer = httpx.post(f"{running.url}/api/chat", json=body)
         assert answer.status_code in (400, 404)
         assert answer.json().keys() == {"error"}
+    for path in ("generate", "embeddings"):  # of OpenAI's fields these may be lists
+        for given in (["a", "b"], [1, 2]):
+            body = {"model": "tiny", "raw": True, "prompt": given}
+            answer = httpx.post(f"{running.url}/api/{path}", json=body)
+            assert answer.status_code == 400
+            assert "prompt cannot be" in answer.json()["error"]
 
 
 def test_tools_and_thoughts(models: Any, serve: Any, writes: Any) -> None:

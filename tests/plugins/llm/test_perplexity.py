@@ -78,8 +78,17 @@ def test_models_are_compared_token_by_token(lm, tmp_path) -> None:
         ),
         ({"chunks": 0}, "chunks cannot be 0, expected an integer from 1"),
         ({"context": 256, "text": "the cat"}, "the text has 3 tokens, and a chunk 256"),
+        ({"against": "tiny"}, "against cannot be 'tiny', expected a language model"),
     ],
 )
 def test_perplexities_that_cannot_be(lm, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         lm.perplexity(**{"text": TEXT, **options})
+
+
+def test_models_of_other_tokens_are_not_compared(lm) -> None:
+    own, other = tiny.tokenizer(), LanguageModel(lm._files, lm.decoder)
+    own.add_tokens(["more"])
+    other.tokenizer = Tokenizer(own)
+    with pytest.raises(ModelError, match="tiny has other tokens than tiny"):
+        lm.perplexity(TEXT, context=64, against=other)

@@ -140,7 +140,7 @@ def test_a_model_that_answers_is_not_unloaded(shelf: Shelf) -> None:
     models = shelf.models("ab", 1.5)
 
     async def work() -> None:
-        lease = await models.lease("a", 0)
+        lease = await models.lease("a")
         answer = asyncio.ensure_future(words_of(lease, 30))
         await asyncio.sleep(0)
         with pytest.raises(ApiError, match=r"the model 'b' needs .* GB, but a answer") as caught:
@@ -340,6 +340,10 @@ def test_keep_alive_of_ollama(several: Any) -> None:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert ask("generate", model="a", prompt="x", keep_alive="soon").status_code == 400
+    models.entries["a"].place = replace(models.entries["a"].place, path=Path("/secret/path"))
+    answer = ask("show", model="a")
+    assert (answer.status_code, "secret" in answer.text) == (500, False)
+    assert answer.json()["error"].startswith("the model 'a' cannot be loaded, the log")
     assert models.entries["a"].users == 0
 
 
