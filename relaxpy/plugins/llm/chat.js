@@ -96,22 +96,25 @@ function composed(text) {
   return out;
 }
 
-/** The row of the longest text that is one token and begins at a place, or -1. */
+/** The row of the longest text that is one token and begins at a place, or -1: the texts are sorted. */
 function addedAt(rows, text, at) {
-  if (rows.length === 0 || at >= text.length) return -1;
-  let low = 0, high = rows.length / 4;
-  while (low < high) {
-    const n = (low + high) >> 1;
-    if (rows[4 * n] < text[at]) low = n + 1;
-    else high = n;
+  let first = 0, end = rows.length / 3, found = -1;
+  for (let n = 0; at + n < text.length && first < end; n++) {
+    const character = (row) => T.added_texts[rows[3 * row + 1] + n], wanted = text[at + n];
+    let high = end;
+    while (first < high) {
+      const middle = (first + high) >> 1;
+      if (character(middle) < wanted) first = middle + 1;
+      else high = middle;
+    }
+    for (let low = first; low < end;) {
+      const middle = (low + end) >> 1;
+      if (character(middle) <= wanted) low = middle + 1;
+      else end = middle;
+    }
+    if (first < end && rows[3 * first + 2] === n + 1) found = 3 * first++;
   }
-  for (let n = 4 * low; n < rows.length && rows[n] === text[at]; n += 4) {
-    const [, , start, size] = rows.subarray(n, n + 4);
-    let same = 0;
-    while (same < size && text[at + same] === T.added_texts[start + same]) same++;
-    if (same === size) return n;
-  }
-  return -1;
+  return found;
 }
 
 /** What is between the texts that are tokens, and these tokens: (start, end, token or -1). */
@@ -120,9 +123,9 @@ function* segments(rows, text, from) {
   for (let at = from; at <= text.length;) {
     const found = addedAt(rows, text, at);
     if (found < 0 && at < text.length) { at++; continue; }
-    yield [begin, at, found < 0 ? -1 : rows[found + 1]];
+    yield [begin, at, found < 0 ? -1 : rows[found]];
     if (found < 0) return;
-    begin = at += rows[found + 3];
+    begin = at += rows[found + 2];
   }
 }
 

@@ -48,9 +48,8 @@ SECTIONS: Final = (
     characters      pairs (character, token), sorted
     merges          (left token, right token, rank, new token), sorted
     whole           tokens that pieces are without merges, sorted by their bytes
-    added           (first character, token, position in `added_texts`, length) of texts that are
-                    one token: sorted by the first two, longer ones first; before texts are
-                    normal, and after that
+    added           (token, position in `added_texts`, length) of texts that are one token, sorted
+                    by these texts, which differ: before texts are normal, and after that
     ranges, sets, program, splits  the expressions that split texts (`expressions.py`)
     first, ends     the tokens that begin a text, and those that end an answer
     turn_starts     where the texts of `Turns` begin in `turn_texts`, and the end; or nothing
@@ -198,7 +197,7 @@ def _sections(raw: Mapping[str, Any], own: Any) -> dict[str, Any]:
     )
     sections |= kind(raw, vocabulary, numbers)
     text_of = {number: written(text) for text, number in vocabulary.items()}
-    added: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
+    added: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for token in raw["added_tokens"]:
         text, number = token["content"], token["id"]
         for option in ("single_word", "lstrip", "rstrip"):
@@ -217,7 +216,7 @@ def _sections(raw: Mapping[str, Any], own: Any) -> dict[str, Any]:
         else:
             raise refused(f"its token {text!r:.40} is written as {shown!r:.40}")
         if normal:
-            added[bool(token["normalized"])].append((normal, number))
+            added[bool(token["normalized"])].setdefault(normal, number)
     form = next((step["type"] for step in _steps(raw["normalizer"]) if step["type"] in _FORMS), "")
     if form:
         sections |= _normal(form)
@@ -226,7 +225,8 @@ def _sections(raw: Mapping[str, Any], own: Any) -> dict[str, Any]:
     texts = [text_of.get(number, b"") for number in range(1 + max(text_of, default=-1))]
     sections["texts"] = b"".join(texts)
     sections["starts"] = np.cumsum([0, *map(len, texts)])
-    hidden = {token["id"] for token in raw["added_tokens"] if token["special"]}
+    special = {token["id"] for token in raw["added_tokens"] if token["special"]}
+    hidden = {token for token in special if not own.decode([token])}  # not all that are normalized
     sections["hidden"] = [int(token in hidden) for token in range(len(texts))]
     sections["merges"] = _merges(model["merges"], vocabulary)
     if model.get("ignore_merges"):
@@ -236,10 +236,9 @@ def _sections(raw: Mapping[str, Any], own: Any) -> dict[str, Any]:
         sections["whole"] = sorted(known, key=lambda number: texts[number])
     pool: list[int] = []
     for name, listed in zip(("added", "normal_added"), added, strict=True):
-        listed.sort(key=lambda entry: (ord(entry[0][0]), -len(entry[0]), entry[0]))
         rows = []
-        for text, number in listed:
-            rows.append((ord(text[0]), number, len(pool), len(text)))
+        for text, number in sorted(listed.items()):
+            rows.append((number, len(pool), len(text)))
             pool += map(ord, text)
         sections[name] = rows
     sections["added_texts"] = pool

@@ -181,7 +181,7 @@ static inline int64_t NAME_t_find(const NAME_tokens *t, int part, int width, int
 static inline const int32_t *NAME_t_row(const NAME_tokens *t, int part, int width, int32_t a,
                                         int32_t b) {
     int64_t n = NAME_t_find(t, part, width, a, b);
-    const int32_t *row = t->part[part] + n * width;
+    const int32_t *row = t->part[part] + (n < 0 ? 0 : n * width);
     return n >= 0 && row[0] == a && (width < 3 || row[1] == b) ? row : NULL;
 }
 
@@ -312,22 +312,27 @@ static inline int64_t NAME_t_compose(const NAME_tokens *t, int32_t *text, int64_
     return count;
 }
 
-/* The row of the longest text that is one token and begins here, or null. */
+/* The row of the longest text that is one token and begins here, or null. The texts are sorted: those
+ * that begin alike, from `first` to `end`, are fewer with each character. */
 static inline const int32_t *NAME_t_added(const NAME_tokens *t, int part, const int32_t *text,
                                           int64_t size) {
-    const int32_t *rows = t->part[part], *first = rows, *end = rows + t->size[part];
-    if (first == end || size == 0) return NULL;
-    int64_t low = 0, high = (end - first) / 4;
-    while (low < high) {
-        int64_t n = (low + high) / 2;
-        if (rows[4 * n] < text[0]) low = n + 1;
-        else high = n;
+    const int32_t *rows = t->part[part], *texts = t->part[NAME_T_added_texts], *found = NULL;
+    int64_t first = 0, end = t->size[part] / 3;
+    for (int64_t n = 0; n < size && first < end; n++) {
+        int64_t high = end;
+        while (first < high) {
+            int64_t middle = (first + high) / 2;
+            if (texts[rows[3 * middle + 1] + n] < text[n]) first = middle + 1;
+            else high = middle;
+        }
+        for (int64_t low = first; low < end;) {
+            int64_t middle = (low + end) / 2;
+            if (texts[rows[3 * middle + 1] + n] <= text[n]) low = middle + 1;
+            else end = middle;
+        }
+        if (first < end && rows[3 * first + 2] == n + 1) found = rows + 3 * first++;
     }
-    for (first = rows + 4 * low; first < end && first[0] == text[0]; first += 4) {
-        const int32_t *wanted = t->part[NAME_T_added_texts] + first[2];
-        if (first[3] <= size && memcmp(wanted, text, 4 * (size_t)first[3]) == 0) return first;
-    }
-    return NULL;
+    return found;
 }
 
 /* Append a token. */
@@ -559,15 +564,16 @@ static inline int NAME_t_segment(NAME_t_work *w, int64_t start, int64_t end) {
             status = NAME_t_split(w, 0, begin, at);
         }
         if (row == NULL) break;
-        if (status == 0) status = NAME_t_emit(w, row[1]);
-        begin = at += row[3];
+        if (status == 0) status = NAME_t_emit(w, row[0]);
+        begin = at += row[2];
     }
     return status;
 }
 
-/* The most tokens that a text of so many bytes has. */
+/* The most tokens that a text of so many bytes has. One in two bytes may be a text between two tokens,
+ * before which there is a space that is a token. */
 static inline int64_t NAME_tokens_most(const NAME_tokens *t, int64_t bytes) {
-    return bytes * NAME_t_number(t, NAME_N_growth) + 4 + t->size[NAME_T_first];
+    return bytes * NAME_t_number(t, NAME_N_growth) + bytes / 2 + 4 + t->size[NAME_T_first];
 }
 
 /* The bytes of memory that a call for a text of so many bytes needs, or a status. */
@@ -614,8 +620,8 @@ static inline int64_t NAME_tokens_encode(const NAME_tokens *t, const char *text,
         }
         status = NAME_t_segment(&w, start, at);
         if (row == NULL) break;
-        if (status == 0) status = NAME_t_emit(&w, row[1]);
-        start = at += row[3];
+        if (status == 0) status = NAME_t_emit(&w, row[0]);
+        start = at += row[2];
     }
     return status ? status : w.count;
 }

@@ -6,11 +6,11 @@ Weights of captured graphs are constants while they do not change.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
-from ctypes import c_uint8, c_uint16, c_uint32, c_uint64
 from operator import attrgetter
 from typing import Any, Final
-from weakref import WeakSet, ref
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 import torch
@@ -57,8 +57,9 @@ def relax_dynamo(
 
     With `freezing`, the weights of graphs without gradients are constants, as those of exported
     programs: they are packed once. A change of a weight has the graph compiled again. PyTorch does
-    not count changes through `weight.data` and arrays of NumPy: of these, one of a few elements may
-    not be noticed. Without `freezing` weights are arguments, whose changes are all seen.
+    not count changes through `weight.data` and arrays of NumPy: these are noticed if they change
+    one of 1,024 elements of a weight, which are all that a small weight has, and are spread over a
+    large one. Without `freezing` weights are arguments, whose changes are all seen.
 
     Errors, when a graph is compiled:
         OpNotImplemented (also NotImplementedError): nodes cannot be imported.
@@ -361,7 +362,7 @@ class _Weights:
     """Weights of a call, and the graph compiled with them, if any.
 
     PyTorch counts the changes of a tensor, except those by optimisers that are fused, through
-    `weight.data` and through arrays of NumPy. An element of each weight shows most of these.
+    `weight.data` and through arrays of NumPy. Samples of the elements show most of these.
     """
 
     def __init__(
@@ -371,11 +372,10 @@ class _Weights:
         self.refs = [ref(x, forget) for x in tensors]
         self.ids = [*map(id, tensors)]
         self.versions = [*map(_VERSION, tensors)]
-        self.places = [*map(_PLACE, tensors)]
-        self.elements = [*map(_element, tensors)]
-        self.bits = [*map(_BITS, self.elements)]
-        #: Keeps the memory of the tensors alive, so that their addresses are not reused.
-        self.memory = [x.detach() for x in tensors]
+        self.addresses = [*map(_ADDRESS, tensors)]
+        #: Keep the memory of the tensors alive, so that their addresses are not reused.
+        self.samples = [*map(_sample, tensors)]
+        self.elements = [*map(_ELEMENTS, self.samples)]
         #: How many calls there were, and after how many these weights are compiled.
         self.calls, self.patience = 0, patience
         self.stepped = False
@@ -387,29 +387,32 @@ class _Weights:
             not self.stepped
             and [*map(id, tensors)] == self.ids
             and [*map(_VERSION, tensors)] == self.versions
-            and [*map(_PLACE, tensors)] == self.places
-            and [*map(_BITS, self.elements)] == self.bits  # of memory that the tensors still have
+            and [*map(_ADDRESS, tensors)] == self.addresses
+            and [*map(_ELEMENTS, self.samples)] == self.elements
         )
 
 
-_VERSION, _PLACE, _BITS = attrgetter("_version"), torch.Tensor.data_ptr, attrgetter("value")
-_UNSIGNED: Final[Any] = {1: c_uint8, 2: c_uint16, 4: c_uint32}
+_VERSION, _ADDRESS, _ELEMENTS = attrgetter("_version"), torch.Tensor.data_ptr, np.ndarray.tobytes
+_SAMPLES: Final = 1024
 
 
-def _element(x: Any) -> Any:
-    """The bits of an element in the middle of a tensor, where its memory is."""
-    if not x.numel():
-        return c_uint8()
-    place = sum(size // 2 * step for size, step in zip(x.shape, x.stride(), strict=True))
-    return _UNSIGNED.get(x.itemsize, c_uint64).from_address(x.data_ptr() + place * x.itemsize)
+def _sample(x: Any) -> Any:
+    """The elements of a tensor as an array over its memory; `_SAMPLES` of them if it has more."""
+    last = sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+    step = last // _SAMPLES + 1
+    while math.gcd(step, x.numel()) > 1:  # samples would be in a few of the columns
+        step += 1
+    count = last // step + 1 if x.numel() else 0
+    return as_numpy(real_view(x.detach().as_strided((count,), (step,))))
 
 
 class Freezer:
     """Compiles a module with the weights that it is called with as constants.
 
     Modules with the same code share a graph; each has an executable of its own, which ends with
-    its weights. When weights change, they are compiled again after some calls with them, twice as
-    many each time.
+    its weights. After each 16 executables, weights wait for one call more before they are compiled,
+    so that weights that are soon replaced do not have one each. When weights change, they wait for
+    twice as many calls each time.
     """
 
     def __init__(
@@ -420,6 +423,8 @@ class Freezer:
         self._module, self._compiled = module, compiled
         self._params = [func.params[k] for k in positions]
         self._known: dict[int, _Weights] = {}
+        #: How many executables have been compiled.
+        self._count = 0
         _note_steps()
 
     def run(self, weights: Sequence[Any]) -> _Run | None:
@@ -427,23 +432,24 @@ class Freezer:
         key = id(weights[0])
         known = self._known.get(key)
         if known is None or not known.are(weights):
-            if any(weight.is_inference() for weight in weights):  # their changes are not counted
-                return None
-            patience = 0 if known is None else known.patience
+            if any(x.is_inference() or x.is_conj() or x.is_neg() for x in weights):
+                return None  # their changes are not counted, or their memory has other elements
+            patience = self._count // 16 if known is None else known.patience
             known = _Weights(weights, patience, lambda _: self._known.pop(key, None))
             self._known[key] = known
-            _ALL.add(known)
+            _ALL[id(known)] = known
         if known.run is None:
             if known.calls >= known.patience:
                 known.patience = 2 * known.patience + 1
                 values = map(constant, map(real_view, weights))
                 bound = BindParams("main", dict(zip(self._params, values, strict=True)))
                 known.run = self._compiled(bound(self._module))
+                self._count += 1
             known.calls += 1
         return known.run
 
 
-_ALL: WeakSet[_Weights] = WeakSet()
+_ALL: WeakValueDictionary[int, _Weights] = WeakValueDictionary()
 
 
 @functools.cache
@@ -454,8 +460,9 @@ def _note_steps() -> None:
 
 def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     changed = {id(param) for group in optimizer.param_groups for param in group["params"]}
-    for weights in [*_ALL]:
-        if not changed.isdisjoint(weights.ids):
+    for known in _ALL.valuerefs():  # a copy, as another thread may add some
+        weights = known()
+        if weights is not None and not changed.isdisjoint(weights.ids):
             weights.stepped = True
 
 

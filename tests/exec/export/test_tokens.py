@@ -234,6 +234,14 @@ def metaspace(scheme: str) -> Tokenizer:
     return made
 
 
+def short_tokens(scheme: str) -> Tokenizer:
+    """Texts of one character that are tokens, between which spaces are put, and a hidden one."""
+    made = metaspace(scheme)
+    made.own.add_tokens([AddedToken("<", normalized=False), AddedToken("<s", normalized=False)])
+    made.own.add_tokens([AddedToken("user", normalized=True, special=True)])
+    return made
+
+
 def unknown(fuses: bool) -> Tokenizer:
     """Pieces with a token for unknown characters."""
     own = Own(
@@ -268,6 +276,7 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
     "pieces without a space before them": lambda: sentence_pieces("b", add_space_prefix=False),
     "pieces without bytes": lambda: sentence_pieces("c", has_bytes=False),
     **{f"spaces {s}": lambda s=s: metaspace(s) for s in ("always", "first", "never")},
+    "short tokens": lambda: short_tokens("always"),
     "unknown": lambda: unknown(False),
     "unknown together": lambda: unknown(True),
 }
@@ -275,7 +284,7 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
 
 def drawn_texts(seed: str) -> list[str]:
     rng = random.Random(seed)
-    texts = ["", " ", "  a", *PARTS, "".join(PARTS)]
+    texts = ["", " ", "  a", "e<" * 20, "user" * 9, *PARTS, "".join(PARTS)]
     texts += ["".join(rng.choices(PARTS, k=rng.randrange(1, 12))) for _ in range(300)]
     return texts
 
@@ -383,6 +392,16 @@ def test_many_marks_of_one_character(driver: Path) -> None:
     """They are put in order in a time in proportion to their number, not to its square."""
     start = perf_counter()
     check_in_c(made("NFC"), driver, ["e" + "\u0301\u0323" * 20000])
+    assert perf_counter() - start < 10
+
+
+@needs_cc
+def test_many_tokens_that_begin_alike(driver: Path) -> None:
+    """A text is searched for them in a time that hardly depends on their number."""
+    own = byte_pairs("gpt-2").own
+    own.add_tokens([AddedToken(f"<unused{n}>", normalized=False) for n in range(3000)])
+    start = perf_counter()
+    check_in_c(Tokenizer(own), driver, ["<unused2999>" + "<" * 50000 + "<unused1>"])
     assert perf_counter() - start < 10
 
 

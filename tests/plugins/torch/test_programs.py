@@ -783,6 +783,56 @@ def test_frozen_weights_are_constants_of_an_executable_for_each_module(monkeypat
         assert made[2:] == [7, 1]
 
 
+UNCOUNTED: list[Callable[[Any], Any]] = [
+    lambda data: data[:150].zero_(),
+    lambda data: data[:, 7].add_(1),
+    lambda data: data.clamp_(-0.05, 0.05),
+    lambda data: data.mul_(torch.rand(data.shape) > 0.3),
+    lambda data: data[1::2].neg_(),
+]
+
+
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.t().contiguous().t()])
+def test_changes_of_rows_and_columns_that_pytorch_does_not_count_are_seen(layout) -> None:
+    layer, x = torch.nn.Linear(400, 300), torch.randn(16, 400)
+    layer.weight = torch.nn.Parameter(layout(torch.randn(300, 400) / 20))
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend=relax_dynamo())
+    with torch.no_grad():
+        for change in UNCOUNTED:
+            for _ in range(2):
+                torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-4)
+            change(layer.weight.data)
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+def test_weights_without_memory_are_refused(freezing: bool) -> None:
+    layer = linear().to("meta")
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend=relax_dynamo(target="numpy", freezing=freezing))
+    with torch.no_grad(), pytest.raises(relaxpy.errors.RuntimeCheckError, match="it is on meta"):
+        compiled(torch.ones(2, 4, device="meta"))
+
+
+def test_few_executables_are_compiled_for_weights_that_are_soon_replaced(monkeypatch) -> None:
+    made: list[int] = []
+
+    def compiled(mod: Any, *args: Any, **options: Any) -> Any:
+        made.append(len(mod["main"].params))
+        return relaxpy.compile(mod, *args, **options)
+
+    monkeypatch.setattr(dynamo, "compile_module", compiled)
+    layer, x = linear(), torch.ones(2, 4)
+    torch._dynamo.reset()
+    model = torch.compile(layer, backend=relax_dynamo(target="numpy"))
+    with torch.no_grad():
+        for _ in range(40):
+            layer.weight = torch.nn.Parameter(torch.randn(layer.weight.shape))
+            torch.testing.assert_close(model(x), layer(x))
+    assert made == [1] * 16 + [3]  # then weights are arguments
+
+
 def test_weights_that_a_graph_changes_are_its_arguments() -> None:
     model, x = torch.nn.BatchNorm1d(4).train(), torch.randn(3, 4)
     other = copy.deepcopy(model)
