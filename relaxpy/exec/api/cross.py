@@ -123,6 +123,7 @@ def with_code_for(executable: Executable, targets: Codes) -> Executable:
     old = executable._program
     program = copy(old)
     program.form = lambda: _ForMachines(old.form(), program, machines)
+    program.codes = targets
     return executable.sharing(program)
 
 
