@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.inspect.check_values import ValueCheck
     from relaxpy.exec.inspect.memory_use import MemoryUse
     from relaxpy.exec.inspect.profile import Profile, ProfileComparison
+    from relaxpy.exec.program.graph.times import Times
     from relaxpy.exec.program.lower.python_module import Backend
     from relaxpy.exec.program.table import CompiledProgram
     from relaxpy.exec.runtime.instrument import Instrument
@@ -73,6 +74,11 @@ class Form(Protocol):
 
     def instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         """The functions by name, compiled to report calls to an instrument."""
+
+    def timed(
+        self, instrument: Instrument
+    ) -> tuple[Mapping[str, Callable[..., Value]], Times | None]:
+        """The functions by name, which report calls in Python, and the times of native code."""
 
     def machine_code(self, sections: Sections) -> MachineCode:
         """The code that a file contains besides the program, with the numbers of sections."""
@@ -542,10 +548,11 @@ class Executable(CopiedByReference, StatefulCalls):
         """The time of a call by kernel, with bytes, operations and the share of measured peaks.
 
         The function is `main`, or the only one, unless `function` names another. It is called
-        `repeat` times after a warm-up; the fastest call counts. The kernels run one by one for
-        this, with an instrument. Each call gets copies of caches and of all other objects that the
-        function may change, so that arguments stay unchanged. If one of them cannot be copied,
-        there is one call only, which changes it.
+        `repeat` times after a warm-up; the fastest call counts. The program is compiled once more
+        for this: native code notes the times of its kernels, which are those of a call, and what
+        runs in Python has an instrument. Each call gets copies of caches and of all other objects
+        that the function may change, so that arguments stay unchanged. If one of them cannot be
+        copied, there is one call only, which changes it.
 
         The time line is written to the file `trace` for Chrome or Perfetto; if a call fails, up to
         the failure. With `compare`, another executable or profile, the result has both times.
