@@ -132,7 +132,7 @@ FLOORS = {
         native/values native/contraction native/loops native
         program/memory.py program/lower program/graph program store/container.py store reference
         api/__init__.py api/as_module.py api/stateful.py api/executable.py api/assembled.py
-        api/lowered.py api/cross.py api/vm.py api/compile.py api/eager.py
+        api/lowered.py api/cross.py api/vm.py api/compile.py api/bind.py api/eager.py
         inspect export/table.py export
     """,
     "relaxpy/script": """

@@ -39,6 +39,7 @@ _TARGETS: dict[str, str] = {
     "program_diff": "relaxpy.script.printer.show:program_diff",
     "html": "relaxpy.script.printer:html",
     "statements": "relaxpy.script.parser.reading:statements",
+    "bind": "relaxpy.exec.api.bind:bound",
     "call_function": "relaxpy.exec.api.eager:call_function",
     "call_kernel": "relaxpy.exec.api.eager:call_kernel",
     "check_values": "relaxpy.exec.inspect.check_values:checked",

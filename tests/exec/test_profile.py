@@ -6,6 +6,7 @@ import io
 import json
 import linecache
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -25,10 +26,12 @@ from relaxpy.errors import (
     RuntimeCheckError,
     UnknownNameError,
 )
+from relaxpy.exec.api.assembled import timed
 from relaxpy.exec.inspect import profile as profiler
 from relaxpy.exec.inspect.profile import Profile, ProfileRow, copied, may_write_arrays
 from relaxpy.exec.loops.report import operation_count
 from relaxpy.exec.native import peak
+from relaxpy.exec.program.graph import times as times_of_graphs
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import spec
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
@@ -78,6 +81,135 @@ def test_a_profile_counts_calls_bytes_and_operations(target: str) -> None:
     assert 0 < kernel.duration < profile.duration
     assert abs(sum(row.duration for row in profile) - profile.duration) < 1e-6 + 1e-6
     assert executable.profile(*ARGS, function="other", repeat=1).rows[0].calls == 1
+
+
+STEPS = """
+from relaxpy.script import ir as I, relax as R, tir as T
+@I.ir_module
+class Module:
+    @R.function
+    def branch(x: R.Tensor(("n", 4), "float32"), b: R.Tensor((), "bool")):
+        if b:
+            y = R.concat([R.exp(x), R.exp(x)])
+        else:
+            y = R.concat([R.sin(x), x, x])
+        return y
+
+    @R.function
+    def loop(x: R.Tensor(("n", 4), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(ndim=2):
+        @R.function
+        def again(
+            i: R.Tensor((), "int64"), y: R.Tensor(("m", 4), "float32")
+        ) -> R.Tensor(("m", 4), "float32"):
+            m = T.int64()
+            go = R.less(i, k)
+            if go:
+                z = again(R.add(i, R.const(1, "int64")), R.multiply(y, y))
+            else:
+                z = y
+            return z
+        return again(R.const(0, "int64"), R.exp(x))
+
+    @R.function
+    def apart(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        n = T.int64()
+        a = R.matmul(R.exp(x), w)
+        b = R.call_pure_packed("test.profile.same", a, sinfo_args=R.Tensor((n, 4), "float32"))
+        c = R.matmul(R.exp(b), w)
+        return (R.add(c, c), R.subtract(b, c))
+"""
+X = np.linspace(0, 1, 12, dtype="float32").reshape(3, 4)
+CALLS: dict[str, tuple[Any, ...]] = {
+    "branch": (X, np.array(True)),
+    "loop": (X, np.array(5)),
+    "apart": (X, np.ones((4, 4), "float32")),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_native_code_notes_what_an_instrument_sees(name: str) -> None:
+    """The calls, bytes, operations and arguments are those that the evaluator reports."""
+    relaxpy.register_func("test.profile.same", lambda x: x, override=True)
+    native, reference = (
+        relaxpy.compile(from_source(STEPS), target, relax_pipeline="legalize").profile(
+            *CALLS[name], function=name, repeat=1
+        )
+        for target in ("native", "reference")
+    )
+    one, other = (
+        {row.name: (row.calls, row.bytes, row.flops) for row in profile if row.kind == "kernel"}
+        for profile in (native, reference)
+    )
+    assert one == other
+    assert len(one) > 1
+    events, others = (
+        [(e.name, e.arrays) for e in sorted(p.events, key=lambda e: e.start) if e.name in one]
+        for p in (native, reference)
+    )
+    assert events == others
+    for event in native.events:
+        assert 0 <= event.start <= event.start + event.duration <= native.duration + 1e-6
+    assert sum(row.duration for row in native) == pytest.approx(native.duration, abs=2e-6)
+
+
+FUNCTION_OF_KERNEL = re.compile(r"kernel\.[0-9a-f]{24}")
+
+
+def kernels_of(program: Any) -> set[str]:
+    """The functions of kernels that the native functions of a program call."""
+    native = program.form()._lowered().backend.native
+    texts = [f.text() for name, f in native.module.functions.items() if name.startswith("graph")]
+    called = [name for graph in native.graphs.values() for name in graph.exports]
+    return {found for text in (*texts, *called) for found in FUNCTION_OF_KERNEL.findall(text)}
+
+
+def bound_layers() -> relaxpy.IRModule:
+    """Products that are packed, one alone and several in a function."""
+    module = from_source("""
+from relaxpy.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((70, 64), "float32"), w: R.Tensor((64, 96), "float32")):
+        return R.matmul(x, w)
+
+    @R.function
+    def two(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")):
+        return R.matmul(R.nn.relu(R.matmul(x, w)), w)
+""")
+    rng = np.random.default_rng(0)
+    for name, width in (("main", 96), ("two", 64)):
+        weights = rng.standard_normal((64, width), "float32")
+        module[name] = module[name].bind_params({"w": weights})
+    return module
+
+
+@pytest.mark.parametrize("module", [bound_layers, lambda: from_source(STEPS)])
+def test_a_profile_runs_the_kernels_of_a_call(module: Any) -> None:
+    """They are the same functions of machine code: those for packed weights, in particular."""
+    executable = relaxpy.compile(module(), "native")
+    _, times = timed(executable, lambda *call: None)
+    assert times is not None
+    expected = kernels_of(executable.program)
+    assert {step.function for step in times.steps} == expected
+    assert expected
+
+
+def test_a_native_call_that_is_refused_is_counted_once() -> None:
+    executable = relaxpy.compile(bound_layers(), "native")
+    x = np.broadcast_to(np.float32(1), (1 << 15, 64))  # whose copy would be too large
+    profile = executable.profile(x, function="two", repeat=1)
+    assert {row.calls for row in profile if row.kind == "kernel"} == {1}
+
+
+def test_native_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times_of_graphs, "EVENTS", 2)
+    executable = relaxpy.compile(from_source(STEPS), "native", relax_pipeline="legalize")
+    profile = executable.profile(*CALLS["loop"], function="loop", repeat=1)
+    calls = sum(row.calls for row in profile if row.kind == "kernel")
+    assert calls == 1 + 6 + 5 + 5
+    shown = [event for event in profile.events if event.name != "loop"]
+    assert (len(shown), profile.dropped_events) == (2, calls - 2)
 
 
 def test_a_profile_is_a_table() -> None:
@@ -433,7 +565,7 @@ def test_weights_are_not_copied_for_a_profile() -> None:
 def test_wrong_arguments_are_errors_before_anything_is_measured(monkeypatch) -> None:
     """The program is not compiled once more, nor the machine measured."""
     executable = relaxpy.compile(from_source(TWO_FUNCTIONS))
-    monkeypatch.setattr("relaxpy.exec.inspect.profile.instrumented", None)
+    monkeypatch.setattr("relaxpy.exec.inspect.profile.timed", None)
     with pytest.raises(FunctionSignatureError, match="its rank"):
         executable.profile(np.ones((3, 3), "float32"), function="decode")
     with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 0"):

@@ -18,6 +18,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 
 if TYPE_CHECKING:
+    from relaxpy.exec.program.graph.times import Times
     from relaxpy.exec.runtime.instrument import Instrument
 
 
@@ -53,6 +54,18 @@ def instrumented(executable: Executable, instrument: Instrument) -> Mapping[str,
     """The functions of an executable, compiled once more to report calls to an instrument."""
     program = executable._program
     return _entries(program, program.form().instrumented(instrument))
+
+
+def timed(
+    executable: Executable, instrument: Instrument
+) -> tuple[Mapping[str, EntryPoint], Times | None]:
+    """The functions of an executable, compiled once more: native code notes times of its steps.
+
+    What runs in Python reports its calls to an instrument.
+    """
+    program = executable._program
+    functions, times = program.form().timed(instrument)
+    return _entries(program, functions), times
 
 
 def _entries(

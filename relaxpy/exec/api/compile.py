@@ -129,7 +129,7 @@ def compile(
         name = "numpy" if not_native else "native"
     if schedules is not None:
         _check_as_written(name, not_native)
-    written = module.clone() if isinstance(relax_pipeline, str) else None
+    written, passes = module.clone(), relax_pipeline
     with long_work("compiling"), timed() as stages:
         is_default = relax_pipeline == "default"
         if is_default and target_facts(name).is_native and schedules is None:
@@ -144,9 +144,7 @@ def compile(
             executable = lowered.compiled(program, not_native)
         if codes is not None:
             executable = with_code_for(executable, codes)
-    if written is not None:
-        executable = executable.written_as(lambda: written)
-    return executable.timed(stages)
+    return executable.written_as(written, passes).timed(stages)
 
 
 @user_facing

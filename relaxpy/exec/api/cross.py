@@ -123,6 +123,7 @@ def with_code_for(executable: Executable, targets: Codes) -> Executable:
     old = executable._program
     program = copy(old)
     program.form = lambda: _ForMachines(old.form(), program, machines)
+    program.codes = targets
     return executable.sharing(program)
 
 
@@ -132,6 +133,7 @@ class _ForMachines:
     def __init__(self, form: Form, program: Program, machines: Iterable[Machine | None]) -> None:
         self._form, self._program, self._machines = form, program, machines
         self.source, self.instrumented = form.source, form.instrumented
+        self.timed = form.timed
         self.new_backend = form.new_backend
 
     def machine_code(self, sections: Sections) -> Sequence[Mapping[str, Any]]:

@@ -44,9 +44,9 @@ def call_function(
     if entry is None or known != current or not still_hold(answers):
         _check_alone(func)
         with noted_reads() as reads:
-            # The table below must not keep the function alive.
-            executable = compile(func).written_as(partial(_module_of, ref(func)))
-            entry = executable.entry_point(_name_of(func))
+            entry = compile(func).entry_point(_name_of(func))
+        # The table below must not keep the function alive.
+        entry.program.written = partial(_module_of, ref(func))
         _compiled[func], _surroundings[func] = entry, (current, answers_in(reads))
     return checking(entry)(*args, **(kwargs or {}))
 
@@ -75,11 +75,10 @@ def call_kernel(func: PrimFunc, args: Sequence[object]) -> None:
     entry(*args)
 
 
-def _module_of(func: ref[BaseFunc]) -> IRModule:
-    """The module of a function, which is called and therefore alive."""
+def _module_of(func: ref[BaseFunc]) -> IRModule | None:
+    """The module of a function while it is in use."""
     found = func()
-    assert found is not None
-    return as_module(found, "compile")
+    return None if found is None else as_module(found, "compile")
 
 
 def _name_of(func: BaseFunc) -> str:

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from os import PathLike
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias, overload
+from weakref import ref
 
 import numpy as np
 from typing_extensions import override
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.inspect.check_values import ValueCheck
     from relaxpy.exec.inspect.memory_use import MemoryUse
     from relaxpy.exec.inspect.profile import Profile, ProfileComparison
+    from relaxpy.exec.program.graph.times import Times
     from relaxpy.exec.program.lower.python_module import Backend
     from relaxpy.exec.program.table import CompiledProgram
     from relaxpy.exec.runtime.instrument import Instrument
@@ -73,6 +75,11 @@ class Form(Protocol):
     def instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         """The functions by name, compiled to report calls to an instrument."""
 
+    def timed(
+        self, instrument: Instrument
+    ) -> tuple[Mapping[str, Callable[..., Value]], Times | None]:
+        """The functions by name, which report calls in Python, and the times of native code."""
+
     def machine_code(self, sections: Sections) -> MachineCode:
         """The code that a file contains besides the program, with the numbers of sections."""
 
@@ -81,10 +88,11 @@ class Program:
     """The module and target of an executable, and the function that compiles its saved form.
 
     The module may be a function that returns it lazily. `saved_target` is the one that was
-    requested: a default is decided again where it is loaded. `written` gives the module before the
-    passes, if it is known, and `public` has its functions. `compiled` is the table that runs,
-    unless that is the reference evaluator, and `form` gives what else can be asked of the compiled
-    module. `keep` is an object that has to outlive the program.
+    requested: a default is decided again where it is loaded. `codes` are the targets that a file
+    has code for instead. `written` gives the module before the passes of `pipeline`, if it is
+    known, and `public` has its functions. `compiled` is the table that runs, unless that is the
+    reference evaluator, and `form` gives what else can be asked of the compiled module. `keep` is
+    an object that has to outlive the program.
     """
 
     def __init__(
@@ -97,7 +105,9 @@ class Program:
         schedules: str | None = None,
     ) -> None:
         self.keep = keep
-        self.written: Callable[[], IRModule] | None = None
+        self.written: Callable[[], IRModule | None] = lambda: None
+        self.pipeline: str | Callable[[IRModule], IRModule] | None = "default"
+        self.codes: Native | Sequence[Native] | None = None
         self.compiled: CompiledProgram | None = None
         self.public: PublicFunctions = {}
         self.form: Callable[[], Form]
@@ -348,6 +358,7 @@ class Executable(CopiedByReference, StatefulCalls):
         self._report = report
         self._private_names = frozenset(private_names)
         self._origin: Executable | None = None
+        self._written: IRModule | None = None
         self._stages: Mapping[str, float] = {}
 
     def sharing(self, program: Program | None = None) -> Executable:
@@ -478,6 +489,33 @@ class Executable(CopiedByReference, StatefulCalls):
         except UnknownNameError as error:
             raise MisuseError(error.diagnostics) from None
 
+    @user_facing
+    def bind(
+        self,
+        weights: Mapping[str, object] | None = None,
+        /,
+        *,
+        function: str | None = None,
+        **named: object,
+    ) -> Executable:
+        """An executable with weights as constants: `ex.bind(w=array)`, or of a mapping by name.
+
+        The function is `main`, or the only one, unless `function` names another; it loses these
+        parameters. The program is compiled once more with the same target and passes, which fold
+        and convert what depends on weights alone, and pack the weights for the kernels. Packed
+        copies are shared by executables with equal weights. Arrays are copied, unless nobody can
+        write them: later changes of the elements have no effect. This executable stays as it is.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is no such function or parameter.
+            MisuseError (also TypeError, ValueError): a parameter is bound twice, nothing is bound,
+                `weights` is not a mapping, or the function is a kernel.
+            StructInfoError: a value does not fit its parameter.
+        """
+        entry = self._function(function) if function else self._default('bind(..., function="{}")')
+        found: Executable = hooks.call("bind", self, entry.signature.name, weights, named)
+        return found
+
     @overload
     def profile(
         self,
@@ -510,10 +548,11 @@ class Executable(CopiedByReference, StatefulCalls):
         """The time of a call by kernel, with bytes, operations and the share of measured peaks.
 
         The function is `main`, or the only one, unless `function` names another. It is called
-        `repeat` times after a warm-up; the fastest call counts. The kernels run one by one for
-        this, with an instrument. Each call gets copies of caches and of all other objects that the
-        function may change, so that arguments stay unchanged. If one of them cannot be copied,
-        there is one call only, which changes it.
+        `repeat` times after a warm-up; the fastest call counts. The program is compiled once more
+        for this: native code notes the times of its kernels, which are those of a call, and what
+        runs in Python has an instrument. Each call gets copies of caches and of all other objects
+        that the function may change, so that arguments stay unchanged. If one of them cannot be
+        copied, there is one call only, which changes it.
 
         The time line is written to the file `trace` for Chrome or Perfetto; if a call fails, up to
         the failure. With `compare`, another executable or profile, the result has both times.
@@ -619,10 +658,18 @@ class Executable(CopiedByReference, StatefulCalls):
         """The time of the compilation of this executable by stage, as a table and as data."""
         return CompileReport(self._stages, self._report.remark)
 
-    def written_as(self, module: Callable[[], IRModule]) -> Executable:
-        """The executable itself, which was compiled from the module that a function returns."""
-        self._program.written = module
+    def written_as(
+        self, module: IRModule, pipeline: str | Callable[[IRModule], IRModule] | None
+    ) -> Executable:
+        """The executable itself, which was compiled from `module` with a pipeline."""
+        self._written = module
+        self._program.written, self._program.pipeline = ref(module), pipeline
         return self
+
+    @property
+    def written(self) -> IRModule:
+        """The module before the passes if it is known, or else the one after them."""
+        return self._program.module if self._written is None else self._written
 
     def timed(self, stages: Mapping[str, float]) -> Executable:
         """The executable itself, with the seconds of the stages of its compilation."""

@@ -18,6 +18,7 @@ from relaxpy.exec.native.machine_code.objects import recorded, saved_code
 from relaxpy.exec.native.threads.freed_memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
 from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.program.graph.times import Times
 from relaxpy.exec.program.graph.whole_modules import GraphBackend
 from relaxpy.exec.program.link import library_of, link, linked_kernels
 from relaxpy.exec.program.lower.python_module import (
@@ -178,6 +179,10 @@ class _Evaluated:
         evaluator = ReferenceEvaluator(self._module, instrument)
         return {var.name_hint: evaluator.global_value(var) for var in self._module.functions}
 
+    def timed(self, instrument: Instrument) -> tuple[Mapping[str, Callable[..., Value]], None]:
+        """The functions with an instrument: there is no native code."""
+        return self.instrumented(instrument), None
+
     def machine_code(self, sections: Sections) -> None:
         """Nothing: a file has the program alone."""
 
@@ -199,7 +204,8 @@ class Lowered:
     """The module that `source` returns after lowering, which is done when it is needed.
 
     It is compiled to a table, runs in Python what native code refuses, and reports to an
-    `instrument`.
+    `instrument`. With `times`, native code notes those of its steps, and only the calls in Python
+    are reported.
     """
 
     def __init__(
@@ -207,8 +213,10 @@ class Lowered:
         source: Callable[[], IRModule],
         new_backend: Callable[[], Backend],
         instrument: Instrument | None = None,
+        times: Times | None = None,
     ) -> None:
         self._source, self.new_backend, self._instrument = source, new_backend, instrument
+        self._times = times
         self.programs = dynamic_programs(new_backend)
         self._answers: Sequence[Answer] = ()
         self._lowered = Late(with_current(self._lower))
@@ -221,12 +229,18 @@ class Lowered:
     def _lower(self) -> LoweredModule:
         module = self._source()
         with noted_reads() as reads:
-            is_instrumented = self._instrument is not None
+            is_instrumented = self._instrument is not None and self._times is None
             lowered = lower_module(
-                module, self.new_backend, self.programs, is_instrumented=is_instrumented
+                module, self._backend, self.programs, is_instrumented=is_instrumented
             )
         self._answers = answers_in(reads)
         return lowered
+
+    def _backend(self) -> Backend:
+        backend = self.new_backend()
+        if backend.native is not None:
+            backend.native.times = self._times
+        return backend
 
     def _compile(self) -> CompiledProgram:
         """The program, whose code is missing if it cannot be generated."""
@@ -246,6 +260,7 @@ class Lowered:
             private=private_names(module, public),
             rows=rows,
             answers=self._answers,
+            times=self._times,
         )
         if native is None:
             return program
@@ -270,14 +285,16 @@ class Lowered:
     def run(self, name: str, *args: Value) -> Value:
         """Call the Python form of a Relax function, with native kernels."""
         loaded, python_name = self._functions(), self._lowered().lowering.python_name(name)
-        function: Callable[..., Value] = loaded.namespace[python_name]
+        if self._times is not None:
+            self._times.take()  # those of native code that has refused the arguments
+        function: Callable[..., Value] = loaded.defined[python_name]
         return function(*args)
 
     def _load_functions(self) -> Loaded:
         from relaxpy.exec.program.lower.text import load_text
 
         text = self._lowered().text_of_functions()
-        return load_text(text, {}, self._run_native_kernel, {})
+        return load_text(text, {}, self._run_native_kernel, {}, self._finish)
 
     def _run_native_kernel(self, python_name: str, *args: Value) -> Value:
         """Call a kernel as native code; those of a function are linked when it calls one."""
@@ -334,6 +351,15 @@ class Lowered:
     def instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         """The public functions, compiled to report calls to an instrument."""
         return Lowered(self._source, self.new_backend, instrument).linked()[1]
+
+    def timed(self, instrument: Instrument) -> tuple[Mapping[str, Callable[..., Value]], Times]:
+        """The public functions, with an instrument for what runs in Python, and native times."""
+        times = Times()
+        lowered = Lowered(self._source, self.new_backend, instrument, times)
+        _, functions = lowered.linked()
+        lowering = lowered._lowered().lowering
+        times.outlined = frozenset(filter(lowering.is_outlined, lowering.callees))
+        return functions, times
 
     def _machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
         """The machine code, and the form of the compiled program that goes with it, for a file."""

@@ -160,6 +160,19 @@ class VirtualMachine(StatefulCalls):
         return _MachineModule(self, self._executable)
 
     @user_facing
+    def bind(
+        self,
+        weights: Mapping[str, object] | None = None,
+        /,
+        *,
+        function: str | None = None,
+        **named: object,
+    ) -> VirtualMachine:
+        """A machine for `Executable.bind`: weights are constants of its function, not arguments."""
+        bound = self._executable.bind(weights, function=function, **named)
+        return VirtualMachine(bound, self.device)
+
+    @user_facing
     def set_instrument(self, instrument: Instrument | None) -> None:
         """Report every call that functions make to `instrument`, until it is set to None.
 

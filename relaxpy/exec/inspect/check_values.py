@@ -319,8 +319,8 @@ _watched: Final[WeakKeyDictionary[Program, tuple[_Watch, Mapping[str, EntryPoint
 def _watched_functions(program: Program) -> tuple[_Watch, Mapping[str, EntryPoint]]:
     """The functions of a program, compiled once more, and what watches their values."""
     if program not in _watched:
-        written = program.written
-        module = program.module if written is None else get_pipeline("legalize")(written())
+        written = program.written() if isinstance(program.pipeline, str) else None
+        module = program.module if written is None else get_pipeline("legalize")(written)
         module, sites = _with_sites(module)
         watch = _Watch(module, sites)
         watched = compile(module, program.target, relax_pipeline=None)

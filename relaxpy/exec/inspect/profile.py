@@ -1,6 +1,7 @@
 """Profiles: the time of a call by kernel, with the work of each and its share of the peaks.
 
-Calls run with an instrument, on copies of mutable arguments.
+Native code notes the times of its steps, and what runs in Python has an instrument. Calls get
+copies of mutable arguments.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from importlib import import_module
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected, unknown_attribute
-from relaxpy.exec.api.assembled import instrumented
+from relaxpy.exec.api.assembled import timed
 from relaxpy.exec.api.executable import Executable
 from relaxpy.exec.loops.report import Shape, operation_count, shape_of
 from relaxpy.exec.machine.process import process
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
+from relaxpy.exec.program.graph.times import Times
 from relaxpy.exec.runtime.instrument import Profiler, VMInstrumentReturnKind
 from relaxpy.exec.runtime.report import ExecutionReport, kernel_sources, source_column
 from relaxpy.exec.runtime.threads import WorkerTime, worker_times
@@ -419,6 +422,7 @@ class _Calls:
 
     module: IRModule
     kernels: Collection[str]
+    native: Times | None = None
     profiler: Profiler = field(default_factory=Profiler)
     bytes: Counter[str] = field(default_factory=Counter)
     shapes: dict[str, Counter[tuple[Shape, ...]]] = field(default_factory=dict)
@@ -430,6 +434,10 @@ class _Calls:
     def __call__(
         self, function: object, symbol: str, before: bool, result: Value, *args: Value
     ) -> VMInstrumentReturnKind:
+        if self.native is not None and symbol in self.native.outlined:
+            if not before:
+                self.drain()
+            return VMInstrumentReturnKind.NO_OP
         if not before:
             self.end()
             return VMInstrumentReturnKind.NO_OP
@@ -449,13 +457,36 @@ class _Calls:
 
     def end(self, *, is_finished: bool = True) -> float:
         """End the innermost call, and return its seconds."""
-        name, start, duration = self.profiler.end()
+        stop = perf_counter()
+        self.drain()
+        name, start, duration = self.profiler.end(stop)
         arguments = self._arguments.pop()
         if len(self.events) < MAX_EVENTS:
             self.events.append((name, start, duration, arguments, is_finished))
         else:
             self.dropped += 1
         return duration
+
+    def drain(self) -> None:
+        """Add the calls that native code has noted, which the innermost call has made."""
+        if self.native is None:
+            return
+        noted, events, missing = self.native.take()
+        for step, calls, duration, arguments, nbytes in noted:
+            self.profiler.note(step.name, calls, duration)
+            if step.name in self.kernels:
+                arrays = [arg for arg in arguments if not isinstance(arg, int)]
+                shapes = tuple(arg if isinstance(arg, int) else arg[1] for arg in arguments)
+                self.bytes[step.name] += calls * nbytes
+                self.shapes.setdefault(step.name, Counter())[shapes] += calls
+                self.dtypes.setdefault(step.name, set()).update(dtype for dtype, _ in arrays)
+        room = max(MAX_EVENTS - len(self.events), 0)
+        shown = [tuple(arg for arg in each.arguments if not isinstance(arg, int)) for each in noted]
+        self.events += [
+            (step.name, start, duration, shown[position], True)
+            for step, position, start, duration in events[:room]
+        ]
+        self.dropped += missing + len(events[room:])
 
     def fail(self) -> float:
         """End all calls, which have not returned, and return the seconds of the first one."""
@@ -530,10 +561,10 @@ _FLOATS: Final = frozenset({"float16", "bfloat16", "float32"})
 def profiled(
     executable: Executable, name: str, args: Sequence[object], repeat: int, trace: Path | None
 ) -> Profile:
-    """The fastest of `repeat` calls of a function, whose kernels run one by one.
+    """The fastest of `repeat` calls of a function, by the times of its kernels.
 
-    The program is compiled once more for this. The calls are written to the file `trace`, also if
-    one of them fails.
+    The program is compiled once more, with code that notes them. The calls are written to the file
+    `trace`, also if one of them fails.
 
     Errors:
         MisuseError: `repeat` is not a positive integer.
@@ -547,13 +578,14 @@ def profiled(
         calls: _Calls | None = getattr(of_thread, "calls", None)
         return None if calls is None else calls(*call)
 
-    function = instrumented(executable, report_call)[name]
-    functions = module.functions_by_name
-    kernels = frozenset(n for n, func in functions.items() if isinstance(func, PrimFunc))
+    functions, native = timed(executable, report_call)
+    function = functions[name]
+    items = module.functions_by_name.items()
+    kernels = frozenset(n for n, func in items if isinstance(func, PrimFunc))
     title = f"call of {name}" if name in kernels else name
     writes = may_write_arrays(module, name)
     runs: list[tuple[float, _Calls]] = []
-    calls = _Calls(module, kernels)
+    calls = _Calls(module, kernels, native)
     report = executable._report
     workers: Iterable[WorkerTime] = ()
     try:
@@ -562,7 +594,7 @@ def profiled(
                 copies = copied(args, arrays=writes)
                 if copies is None and is_warm_up:
                     continue
-                calls = of_thread.calls = _Calls(module, kernels)
+                calls = of_thread.calls = _Calls(module, kernels, native)
                 calls.begin(title)
                 function(*(args if copies is None else copies))
                 duration = calls.end()

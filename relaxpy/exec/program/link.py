@@ -17,6 +17,7 @@ from relaxpy.exec.native.calls.called import changed_runtime
 from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures
 from relaxpy.exec.native.calls.jit import Library, link as link_code
 from relaxpy.exec.native.machine_code.machine import is_current_here
+from relaxpy.exec.program.graph.times import TIMES
 from relaxpy.exec.program.table import CompiledProgram
 from relaxpy.support.frames import is_user_frame
 
@@ -94,7 +95,11 @@ def library_of(program: CompiledProgram, lowered: Callable[[], Fallbacks]) -> Li
     exports = [name for function in program.functions.values() for name in function.exports]
     exports += [kernel.export for kernel in program.kernels]
     exports += [FAILURES] if program.reports else []
+    times = program.times
+    exports += [TIMES] if times is not None and times.steps else []
     library = link_code(program.code, [*dict.fromkeys(exports)])
+    if times is not None and times.steps:
+        times.connect(library)
     if program.reports:
         connect_failures(library, _Failures(lowered))
     return library

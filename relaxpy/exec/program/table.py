@@ -19,6 +19,7 @@ from relaxpy.exec.runtime.report import ReportRow
 from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
+    from relaxpy.exec.program.graph.times import Times
     from relaxpy.exec.program.lower.text import Text
 
 
@@ -39,6 +40,7 @@ class CompiledProgram:
         private: the names of the other functions of the module.
         rows: how each kernel runs.
         answers: what compilation has asked the registry of packed functions.
+        times: those that the code notes, if it does; they are not saved.
         problem: why there is no machine code where there should be, or why part of it is missing.
     """
 
@@ -53,6 +55,7 @@ class CompiledProgram:
     rows: tuple[ReportRow, ...]
     answers: Sequence[Answer] = ()
     problem: str = ""
+    times: Times | None = None
 
     def without_code(self, problem: str) -> CompiledProgram:
         """The program whose machine code is not used, because of a problem."""

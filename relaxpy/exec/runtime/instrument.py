@@ -67,14 +67,20 @@ class Profiler:
         self._inside.append(0.0)
         self._open.append((perf_counter(), symbol))
 
-    def end(self) -> tuple[str, float, float]:
-        """End the innermost call, and return its function, its start and its seconds."""
+    def end(self, stop: float) -> tuple[str, float, float]:
+        """End the innermost call at a time; return its function, its start and its seconds."""
         start, symbol = self._open.pop()
-        taken = perf_counter() - start
+        taken = stop - start
         self._own_times.setdefault(symbol, []).append(taken - self._inside.pop())
         if self._inside:
             self._inside[-1] += taken
         return symbol, start, taken
+
+    def note(self, symbol: str, calls: int, seconds: float) -> None:
+        """Note calls of a function in the innermost call, which took so many seconds in sum."""
+        self._own_times.setdefault(symbol, []).extend([seconds / calls] * calls)
+        if self._inside:
+            self._inside[-1] += seconds
 
     @property
     def is_running(self) -> bool:

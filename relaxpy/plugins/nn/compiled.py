@@ -28,6 +28,8 @@ from relaxpy.exec.runtime.values import Array, ShapeTuple
 from relaxpy.ir.core.device import Device, device as device_of
 from relaxpy.ir.core.tensor import as_numpy, as_torch, has_torch
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.passes.bind_params import BindParams
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.plugins.nn import spec as specs
 from relaxpy.support.entry import user_facing
 
@@ -37,21 +39,22 @@ _EFFECTS = "_initialize_effect"
 class CompiledModel:
     """The methods of a model by their names, which take tensors, integers, and tuples of those.
 
-    Results are tensors of torch if `out_format` is "torch", or if it is None and an argument is
-    one; otherwise they are arrays. The state of effects is kept from each call to the next, until
-    `reset`. The model itself is called as its method `forward`, or as its only one.
+    The weights are constants of its program. Results are tensors of torch if `out_format` is
+    "torch", or if it is None and an argument is one; otherwise they are arrays. The state of
+    effects is kept from each call to the next, until `reset`. The model itself is called as its
+    method `forward`, or as its only one.
     """
 
     def __init__(
         self,
         spec: specs.ModuleSpec,
         vm: VirtualMachine,
-        params: Sequence[Array],
+        params: Sequence[rx.Constant],
         out_format: str | None,
     ) -> None:
         self.spec = spec
         self.vm = vm
-        self.params = list(params)
+        self.params = tuple(params)
         self.effects: tuple[Any, ...] | None = None
         self._out_format = out_format
         self.reset()
@@ -62,7 +65,7 @@ class CompiledModel:
 
     @property
     def executable(self) -> Executable:
-        """The executable, whose functions take states and parameters after the inputs."""
+        """The executable, whose functions take states after the inputs."""
         return self.vm.module
 
     @property
@@ -88,7 +91,7 @@ class CompiledModel:
 
     @user_facing
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the program, without parameters and state, as `Executable.save` does.
+        """Write the program with its weights, without state, as `Executable.save` does.
 
         Errors:
             MisuseError (also TypeError, ValueError): `path` is not a path.
@@ -167,7 +170,7 @@ class CompiledModel:
         return _output(result, self._returns_torch(args))
 
     def _values(self, name: str, method: specs.MethodSpec, args: tuple[Any, ...]) -> list[Any]:
-        """The arguments of the compiled function: inputs, states and parameters."""
+        """The arguments of the compiled function: inputs and states."""
         if len(args) != len(method.arg_names):
             raise RuntimeCheckError(
                 f"{method.signature(name)} takes {len(method.arg_names)} arguments, "
@@ -175,8 +178,7 @@ class CompiledModel:
             )
         triples = zip(method.arg_names, method.arg_specs, args, strict=True)
         values = [_input(arg, spec, value) for arg, spec, value in triples]
-        values += _passed(method.effect_mode, self.effects or ())
-        return values + _passed(method.param_mode, self.params)
+        return values + _passed(method.effect_mode, self.effects or ())
 
     def _returns_torch(self, args: object) -> bool:
         return has_torch(args) if self._out_format is None else self._out_format == "torch"
@@ -238,7 +240,7 @@ def jit(
     pipeline: str | Callable[[IRModule], IRModule] | None,
     out_format: str | None,
 ) -> CompiledModel:
-    """Compile an exported model whose parameters have values.
+    """Compile an exported model whose parameters have values, which become constants.
 
     Errors:
         MisuseError (also ValueError): the device is not a CPU, the format is unknown, or
@@ -258,5 +260,15 @@ def jit(
                 hint='out_format="numpy" returns arrays',
                 about=out_format,
             ) from None
-    executable: Executable = compile(mod, relax_pipeline=pipeline)
-    return CompiledModel(spec, VirtualMachine(executable), params, out_format)
+    weights = [*map(rx.Constant, params)]
+    executable: Executable = compile(_bound(mod, spec, weights), relax_pipeline=pipeline)
+    return CompiledModel(spec, VirtualMachine(executable), weights, out_format)
+
+
+def _bound(mod: IRModule, spec: specs.ModuleSpec, weights: Sequence[rx.Constant]) -> IRModule:
+    """The module whose methods have the weights instead of their last parameters."""
+    for name, method in zip(spec.method_names, spec.method_specs, strict=True):
+        values, params = _passed(method.param_mode, weights), mod[name].params
+        last = params[len(params) - len(values) :]
+        mod = BindParams(name, dict(zip(last, values, strict=True)))(mod)
+    return mod

@@ -204,7 +204,9 @@ class Module(SubroutineMixin, Branch):
     ) -> Any:
         """The model as functions by the names of methods, which take and return tensors.
 
-        All parameters must have values. Effects, such as caches, keep their state between calls.
+        All parameters must have values, which are copied unless nobody can write them: the weights
+        are constants, packed for the kernels. Effects, such as caches, keep their state between
+        calls.
         `out_format` is "numpy" or "torch"; without it, results are tensors of torch if arguments
         are, and arrays of NumPy otherwise. `pipeline` is that of `relaxpy.compile`.
 

@@ -157,7 +157,7 @@ def test_a_compiled_model_does_what_an_executable_does(tmp_path: Any) -> None:
     compiled.save(tmp_path / "model.rxp")
     loaded = relaxpy.load_executable(tmp_path / "model.rxp")
     effects = loaded["_initialize_effect"]()
-    result, _ = loaded["forward"](row, ShapeTuple([1]), effects, model.scale.data)
+    result, _ = loaded["forward"](row, ShapeTuple([1]), effects)
     assert result.tolist() == [[1, 2]]
     with pytest.raises(AttributeError, match=r'functions are items: model\["forward"\]'):
         compiled.forward(row, 1)

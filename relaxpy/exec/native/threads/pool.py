@@ -400,7 +400,7 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._library = CODE.linked(["run"])
+        self._library = CODE.linked(["run", "now"])
         for name, function in PYTHON.items():
             self._set(name, address_of(getattr(ctypes.pythonapi, function)))
         for name, function in threads_of(process().system).functions.items():
@@ -433,6 +433,11 @@ class Pool:
         exhausted, or a signal handler has raised a Python exception.
         """
         return self._library["run"]
+
+    @property
+    def now(self) -> int:
+        """The address of `int64 now()`: nanoseconds of the clock that perf_counter reads."""
+        return self._library["now"]
 
     def _set(self, name: str, value: int) -> None:
         CODE.set(self._library, name, value)

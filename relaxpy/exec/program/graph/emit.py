@@ -31,16 +31,26 @@ from relaxpy.exec.program.graph.program import (
     Value as Result,
     constants_name,
 )
+from relaxpy.exec.program.graph.times import Times
 from relaxpy.ir.tir.analysis.iterations import most_iterations
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 
 class GraphEmitter:
-    """Emits `graph` as the function `symbol` and its builtin; `kernels` are those of its calls."""
+    """Emits `graph` as the function `symbol` and its builtin; `kernels` are those of its calls.
+
+    With `times`, the function notes those of its steps.
+    """
 
     def __init__(
-        self, module: Module, symbol: str, graph: Graph, kernels: Mapping[KernelCall, str]
+        self,
+        module: Module,
+        symbol: str,
+        graph: Graph,
+        kernels: Mapping[KernelCall, str],
+        times: Times | None = None,
     ) -> None:
+        self.times = times
         self.module, self.symbol, self.graph, self.kernels = module, symbol, graph, kernels
         self.outputs: Sequence[Tensor] = graph.region.results
         self.leaves = leaves_of(graph.params)
@@ -56,7 +66,8 @@ class GraphEmitter:
         if count:
             self.module.words(constants_name(self.symbol), count)
         types = types_of(graph.params) + [POINTER] * len(results)
-        code = self._only_kernel(types) or self._emit_region(types)
+        code = None if self.times is not None else self._only_kernel(types)
+        code = code or self._emit_region(types)
         return entry_table(
             *(code.function, graph.params, results, self._answer(graph.result)),
             tasks=code.tasks,
@@ -101,8 +112,8 @@ class GraphEmitter:
         positions = positions_of(graph.params)
         frame = self.frame(f, {size: arguments[n] for size, n in positions.items()})
         outputs = arguments[len(types) - len(self.outputs) :]
-        region = RegionEmitter(self.symbol, self.kernels, graph.region, frame, memories, outputs)
-        region.emit()
+        operands = graph.region, frame, memories, outputs
+        RegionEmitter(self.symbol, self.kernels, *operands, times=self.times).emit()
         return EntryCode(f.name, BY_WORDS if by_words else 0)
 
     def _taken(self) -> list[int]:

@@ -35,6 +35,7 @@ from relaxpy.exec.program.graph.program import (
     Tensor,
     constants_name,
 )
+from relaxpy.exec.program.graph.times import Times
 from relaxpy.exec.program.memory import Memory
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -95,7 +96,8 @@ class RegionEmitter:
     The function returns 0, or 1 if a kernel or a check refuses the data or there is no memory. Its
     memory is `given`, for the results `outputs`, and constants are those of the graph `symbol`.
     That of an exported program has memory and a context from its caller, and `exported` the numbers
-    of errors, the positions of constants, and the memory of kernels.
+    of errors, the positions of constants, and the memory of kernels. With `times`, the function
+    notes those of its steps.
     """
 
     def __init__(
@@ -107,8 +109,9 @@ class RegionEmitter:
         given: Mapping[Memory, Value],
         outputs: Sequence[Value],
         exported: Exported | None = None,
+        times: Times | None = None,
     ) -> None:
-        self.exported = exported
+        self.exported, self.times = exported, times
         self.symbol, self.kernels, self.region = symbol, kernels, region
         self.frame, self.given, self.outputs = frame, given, outputs
         self.function = frame.function
@@ -202,6 +205,9 @@ class RegionEmitter:
         """The status after a step."""
         f = self.function
         match step:
+            case KernelCall() if self.times is not None:
+                run = partial(self._call, step)
+                return self.times.emit(self.frame, step, self.kernels[step], run)
             case KernelCall():
                 return self._call(step)
             case Filling(output=output, sizes=sizes):
@@ -228,6 +234,9 @@ class RegionEmitter:
                 return self._loop(step)
             case Finding():
                 return self._found(step)
+            case PackedStep() if self.times is not None:
+                run = partial(self._packed, step)
+                return self.times.emit(self.frame, step, RUN, run)
             case PackedStep():
                 return self._packed(step)
             case ExternCall():
@@ -363,7 +372,7 @@ class RegionEmitter:
         frame = Values(f, {}, sizes, (), frozenset(sizes))
         pointers = f.params[len(variables) :]
         given, results = dict(zip(taken, pointers, strict=False)), pointers[len(taken) :]
-        operands = region, frame, given, results, self.exported
+        operands = region, frame, given, results, self.exported, self.times
         RegionEmitter(self.symbol, self.kernels, *operands).emit()
         arguments = [*known.values()]
         arguments += [places[m] if m in places else self._pointer(m) for m in memories]

@@ -94,7 +94,7 @@ class Sessions:
             self._found[key] = words, []
         session, calls = self._found[key]
         calls.append(tuple(map(_number, numbers)))
-        return PackedStep(session, len(calls) - 1, given, outputs)
+        return PackedStep(symbol, session, len(calls) - 1, given, outputs)
 
 
 def _number(number: rx.PrimValue) -> int | float:

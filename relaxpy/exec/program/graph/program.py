@@ -217,11 +217,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedStep:
-    """A call of a packed function that writes `outputs`: call `number` of those in a `session`.
+    """A call of the packed function `symbol`, which writes `outputs`.
 
-    The session is a tensor of words. The first dimension of all other tensors is equal.
+    It is call `number` of those in a `session`, a tensor of words. The first dimension of all other
+    tensors is equal.
     """
 
+    symbol: str
     session: Tensor
     number: int
     inputs: Sequence[Tensor]

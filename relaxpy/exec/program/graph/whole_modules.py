@@ -19,6 +19,8 @@ from relaxpy.exec.program.graph.emit import GraphEmitter
 from relaxpy.exec.program.graph.link import NativeFunction
 from relaxpy.exec.program.graph.program import Graph, KernelCall
 from relaxpy.exec.program.graph.read_function import GraphReader
+from relaxpy.exec.program.graph.times import Times
+from relaxpy.exec.program.lower.scope import GlobalCallee
 from relaxpy.exec.runtime.dynamic import dynamic_calls, is_dynamic
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import rebuild
@@ -44,6 +46,9 @@ class GraphBackend(NativeBackend):
 
     runs_once = False
     """True if nothing runs the steps of a function again where native code refuses its data."""
+
+    times: Times | None = None
+    """The times that native functions note, if they do."""
 
     externs: Container[str] = ()
     """The packed functions that are functions of C."""
@@ -80,6 +85,9 @@ class GraphBackend(NativeBackend):
             self.graphs[name] = twin
             return True
         symbol = f"graph{len(self.graphs)}"
+        if self.times is not None:
+            callees = context.callees.items()
+            self.times.names = {c.name: n for n, c in callees if isinstance(c, GlobalCallee)}
         try:
             with self.faults_refused(f"{name} cannot be native code", f"{name} runs in Python"):
                 graph = self.read(context, func)
@@ -119,7 +127,7 @@ class GraphBackend(NativeBackend):
         """Emit a graph. Errors: RefusedError, and then the module is as before."""
         before = self.module.copy()
         try:
-            return GraphEmitter(self.module, symbol, graph, kernels).emit()
+            return GraphEmitter(self.module, symbol, graph, kernels, self.times).emit()
         except BaseException:
             self.module = before
             raise
