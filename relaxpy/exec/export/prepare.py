@@ -7,6 +7,7 @@ from typing import cast
 
 from typing_extensions import override
 
+from relaxpy.exec.program.graph.read_function import MAX_DEPTH
 from relaxpy.exec.runtime.registry import legalization
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
@@ -16,7 +17,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.passes.legalize import Legalization, is_known, legalized
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
-from relaxpy.ir.relax.rewrite.map_bindings import Refined
+from relaxpy.ir.relax.rewrite.map_bindings import Refined, copy_with_new_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
 
@@ -109,12 +110,14 @@ def _with_dimensions(params: Sequence[rx.Var]) -> dict[rx.Var, rx.StructInfo]:
 
 def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
     """A function whose calls of itself are calls of a local function with the same body."""
-    local = rx.Var(name, func.struct_info)
+    inner = copy_with_new_vars(func)  # its sizes are others in each call
+    local = rx.Var(name, copy_with_new_vars(func).struct_info)
 
     def rule(node: Node) -> Node | None:
         return local if isinstance(node, rx.GlobalVar) and node.name_hint == name else None
 
-    inner = replace(func, body=_rewritten(func.body, rule), attrs=EMPTY_ATTRS)
+    attrs = {key: value for key, value in func.attrs.items() if key == MAX_DEPTH}
+    inner = replace(inner, body=_rewritten(inner.body, rule), attrs=EMPTY_ATTRS.updated(attrs))
     params = tuple(rx.Var(p.name_hint, p.struct_info, span=p.span) for p in func.params)
     call = rx.Call(local, params, struct_info=func.ret_struct_info)
     result = rx.Var("result", func.ret_struct_info)
