@@ -319,9 +319,10 @@ class RegionEmitter:
         """The status of the first call of a function that calls itself."""
         pairs = zip(step.params, step.arguments, strict=True)
         places = {param.memory: self._pointer(given.memory) for param, given in pairs}
-        found = {var: self.frame.index(size) for var, size in step.sizes.items()}
-        found[step.depth] = self.function.const(I64, step.most)
-        return self._called(step.region, step.outputs, places, found, step)[0]
+        sizes = {var: self.frame.index(size) for var, size in step.sizes.items()}
+        found = {**sizes, step.depth: self.function.const(I64, step.most)}
+        run = partial(self._called, step.region, step.outputs, places, found, step)
+        return self._if_in_range(sizes, run)
 
     def _recursive_call(self, step: RecursiveCall) -> Value:
         """The status of a call in a call, which has the rest of the memory; or of an error."""

@@ -221,8 +221,7 @@ class Recursion:
 
     Fields:
         params: the tensors that the region reads, in which the elements of `arguments` are.
-        sizes: the variables, in the region, that differ in nested calls, with their first values,
-            which are the largest.
+        sizes: the variables, in the region, that differ in nested calls, with their first values.
         depth: the variable, in the region, of the calls that may be nested, with the current one.
         most: the largest number of these.
     """

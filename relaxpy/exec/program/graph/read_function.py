@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 _ANY = rx.ObjectStructInfo()
 _ZERO = tir.IntImm("int64", 0)
+UPPER_BOUND: Final = "tir_var_upper_bound"
+"""The attribute with the largest values of sizes by their names."""
 MAX_DEPTH: Final = "max_depth"
 """The attribute of a function that calls itself: how many calls of it are nested at most."""
 
@@ -217,7 +219,7 @@ class GraphReader:
 
     def _declare_largest(self) -> None:
         """Give the sizes that depend on data, and are unbounded, the bounds that are declared."""
-        declared = declared_bounds(self._func, "tir_var_upper_bound") if self._unbounded else {}
+        declared = declared_bounds(self._func, UPPER_BOUND) if self._unbounded else {}
         for var, name in self._unbounded.items():
             if name not in declared:
                 raise RefusedError(
@@ -534,7 +536,8 @@ class GraphReader:
     def _recursion(self, name: rx.Var, func: rx.Function, call: rx.Call) -> Value:
         """The result of a local function that calls itself, and then computes something.
 
-        A size that differs in nested calls is a variable, which is at most that of the first call.
+        A size that differs in nested calls is a variable, which is at most that of the first call,
+        or what the function declares.
         """
         where, most = name.name_hint, func.attrs.get(MAX_DEPTH)
         most = most.value if isinstance(most, tir.IntImm) else most
@@ -547,9 +550,11 @@ class GraphReader:
         arguments = self._arguments(func, where, call)
         own = self._sizes_of(func, arguments, defined={*known, *self._given})
         outputs = self._declared(func, where, own)
-        changing = _changing(func, name)
-        sizes = {var: tir.Var(var.name, INT64) for var in own if var in changing}
-        self._found.update((var, own[size]) for size, var in sizes.items())
+        changing, declared = _changing(func, name), declared_bounds(func, UPPER_BOUND)
+        sizes = {v: tir.Var(f"{where}.{v.name}", INT64) for v in own if v in changing}
+        for size, var in sizes.items():
+            bound = declared.get(size.name)
+            self._found[var] = own[size] if bound is None else tir.IntImm("int64", bound)
         self._known = {**known, **own, **sizes}
         params = [self._parameter(param, where) for param in func.params]
         first = {var: own[size] for size, var in sizes.items()}
