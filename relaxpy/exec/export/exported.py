@@ -49,6 +49,7 @@ from relaxpy.exec.program.graph.program import (
     Graph,
     KernelCall,
     Passed,
+    RecursiveCall,
     Step,
     Tensor,
     Value,
@@ -219,9 +220,11 @@ class _Exporter:
 
     # ---- what emitted functions share
 
-    def number_of(self, check: Check | Assertion) -> int:
-        """The number of the error of a check."""
+    def number_of(self, check: Check | Assertion | RecursiveCall) -> int:
+        """The number of the error of a check, or of calls that are nested too deep."""
         errors = self.backend.errors
+        if isinstance(check, RecursiveCall):
+            return errors.add_text(f"calls of {check.name} are nested more than {check.most} deep")
         if isinstance(check, Assertion):
             return errors.add_text(f"assertion failed: {check.message}".removesuffix(": "))
         expected = ShortText().prim(check.expected, INT64)

@@ -15,6 +15,7 @@ from relaxpy import __version__
 from relaxpy.errors import CompileError
 from relaxpy.exec.export.c_header import safe
 from relaxpy.exec.export.table import ExportedFunction, ExportedProgram, ExportedTensor, Field
+from relaxpy.ir.arith.algebra.folding import operands_of_choice
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
@@ -140,6 +141,14 @@ _BINARY: Final[Mapping[type[tir.PrimExpr], str]] = {
     tir.Mod: "({a} % {b})",
     tir.Min: "Math.min({a}, {b})",
     tir.Max: "Math.max({a}, {b})",
+    tir.And: "({a} && {b})",
+    tir.Or: "({a} || {b})",
+    tir.EQ: "({a} === {b})",
+    tir.NE: "({a} !== {b})",
+    tir.LT: "({a} < {b})",
+    tir.LE: "({a} <= {b})",
+    tir.GT: "({a} > {b})",
+    tir.GE: "({a} >= {b})",
 }
 
 
@@ -156,6 +165,8 @@ def _text(size: tir.PrimExpr, names: Mapping[int, str]) -> str:
             return names[id(size)]
         case tir.Cast():
             return _text(size.value, names)
+        case _ if choice := operands_of_choice(size):
+            return "({} ? {} : {})".format(*(_text(each, names) for each in choice))
         case _:
             form = _BINARY.get(type(size))
     if form is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Final, cast
 
 from typing_extensions import override
 
+from relaxpy.exec.program.graph.read_function import MAX_DEPTH, UPPER_BOUND
 from relaxpy.exec.runtime.registry import legalization
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
@@ -16,22 +17,26 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.passes.legalize import Legalization, is_known, legalized
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.bind import inline_functions
-from relaxpy.ir.relax.rewrite.map_bindings import Refined
+from relaxpy.ir.relax.rewrite.map_bindings import Refined, copy_with_new_vars, is_sharper
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
+
+_MOST: Final = 4
+"""The most functions that call each other and are local functions of each other."""
 
 
 def prepared(module: IRModule) -> IRModule:
     """The public functions of a module in a form that has no calls of Relax functions.
 
-    The bodies of others are in them; a function that calls itself, perhaps by way of others, has a
-    local one that does, which is a loop if it does so last; and shapes that are parameters are
-    written as their sizes.
+    The bodies of others are in them; a function that calls itself, perhaps by way of others, has
+    local ones that do; and shapes that are parameters are written as their sizes.
     """
     functions = module.functions_by_name
     graphs = {n: f for n, f in functions.items() if isinstance(f, rx.Function)}
     graphs |= {n: _merged(n, group, graphs) for group in _groups(graphs) for n in group}
-    table = {n: _with_local_calls(n, f) if n in _callees(f) else f for n, f in graphs.items()}
+    group_of = {n: {n} for n, func in graphs.items() if n in _callees(func)}
+    group_of |= {n: {*group} for group in _groups(graphs) for n in group if len(group) <= _MOST}
+    table = {n: _closed(n, graphs, group_of[n]) if n in group_of else f for n, f in graphs.items()}
     mutual = {name for group in _groups(table) for name in group}
     result = module.clone()
     for name, func in table.items():
@@ -76,6 +81,14 @@ class _WithSizes(Refined):
         return var
 
     @override
+    def visit_var_binding_(self, binding: rx.VarBinding) -> None:
+        """The result of a function may have sizes that only its body, which is here now, names."""
+        var, known = binding.var, binding.value.struct_info
+        if known is not None and var.struct_info is not None and is_sharper(known, var.struct_info):
+            self.refined = {**self.refined, var: known}
+        super().visit_var_binding_(binding)
+
+    @override
     def visit_call_(self, call: rx.Call) -> rx.Expr:
         new = self.builder_.normalize(super().visit_call_(call))
         if not isinstance(new, rx.Call) or not isinstance(new.op, Op):
@@ -107,19 +120,43 @@ def _with_dimensions(params: Sequence[rx.Var]) -> dict[rx.Var, rx.StructInfo]:
     return found
 
 
-def _with_local_calls(name: str, func: rx.Function) -> rx.Function:
-    """A function whose calls of itself are calls of a local function with the same body."""
-    local = rx.Var(name, func.struct_info)
+def _closed(name: str, graphs: Mapping[str, rx.Function], group: Set[str]) -> rx.Function:
+    """A function of a group that calls itself, as a call of a local function that does so.
 
-    def rule(node: Node) -> Node | None:
-        return local if isinstance(node, rx.GlobalVar) and node.name_hint == name else None
-
-    inner = replace(func, body=_rewritten(func.body, rule), attrs=EMPTY_ATTRS)
+    The others of the group are local functions of those that call them.
+    """
+    func, local = graphs[name], _local(name, graphs)
     params = tuple(rx.Var(p.name_hint, p.struct_info, span=p.span) for p in func.params)
     call = rx.Call(local, params, struct_info=func.ret_struct_info)
     result = rx.Var("result", func.ret_struct_info)
+    inner = _with_local_calls(name, graphs, group, {name: local})
     block = rx.BindingBlock([rx.VarBinding(local, inner), rx.VarBinding(result, call)])
     return replace(func, params=params, body=rx.SeqExpr([block], result))
+
+
+def _local(name: str, graphs: Mapping[str, rx.Function]) -> rx.Var:
+    """The variable of a local function, whose sizes are others in each call."""
+    return rx.Var(name, copy_with_new_vars(graphs[name]).struct_info)
+
+
+def _with_local_calls(
+    name: str, graphs: Mapping[str, rx.Function], group: Set[str], known: Mapping[str, rx.Var]
+) -> rx.Function:
+    """A function whose calls of a group are calls of local functions, of which it defines some."""
+    func = copy_with_new_vars(graphs[name])
+    new = {n: _local(n, graphs) for n in sorted(_callees(func) & group - known.keys())}
+    local = {**known, **new}
+
+    def rule(node: Node) -> Node | None:
+        return local.get(node.name_hint) if isinstance(node, rx.GlobalVar) else None
+
+    body = _rewritten(func.body, rule)
+    if new:
+        inner = {n: _with_local_calls(n, graphs, group, {**known, n: new[n]}) for n in new}
+        block = rx.BindingBlock([rx.VarBinding(new[n], inner[n]) for n in new])
+        body = replace(body, blocks=(block, *body.blocks))
+    attrs = {key: value for key, value in func.attrs.items() if key in (MAX_DEPTH, UPPER_BOUND)}
+    return replace(func, body=body, attrs=EMPTY_ATTRS.updated(attrs))
 
 
 def _rewritten(body: rx.SeqExpr, rule: Callable[[Node], Node | None]) -> rx.SeqExpr:

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from relaxpy.exec.runtime.checks import declared_result
-from relaxpy.ir.core.traverse import strongly_connected, walk
+from relaxpy.ir.core.traverse import occurrences, strongly_connected, walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.support.dataclass import dataclass
 
@@ -29,6 +29,12 @@ def split_result(seq: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
         if isinstance(result, (rx.Call, rx.If)):
             return before, result
     return bindings, seq.body
+
+
+def calls_itself_last(func: rx.Function, name: rx.Var) -> bool:
+    """True if all calls of a local function in itself compute its result."""
+    calls = (*occurrences(func.body, rx.Call),)
+    return {call for call in calls if call.op is name} <= {*_results(func.body)}
 
 
 def _is_plain(binding: rx.Binding) -> bool:

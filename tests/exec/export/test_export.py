@@ -203,6 +203,55 @@ def other(
     else:
         y: R.Tensor((m, 4), "float32") = Program.main(R.sin(x), R.subtract(i, R.const(1, "int64")))
     return y
+--- functions that call themselves and each other, and then compute something
+def main(
+    x: R.Tensor(("n", 4), "float32"), i: R.Tensor((), "int64")
+) -> R.Tuple(R.Tensor(("n", 4), "float32"), R.Tensor((), "int64")):
+    R.func_attr({"max_depth": 5})
+    n = T.int64()
+    done = R.less_equal(i, R.const(0, "int64"))
+    if done:
+        y = (x, i)
+    else:
+        j = R.subtract(i, R.const(1, "int64"))
+        a: R.Tuple(R.Tensor((n, 4), "float32"), R.Tensor((), "int64")) = Program.main(R.exp(x), j)
+        b: R.Tensor((n, 4), "float32") = Program.other(a[0], j)
+        y = (R.add(R.sin(b), R.multiply(x, a[0])), R.add(a[1], i))
+    return y
+@R.function(private=True)
+def other(
+    x: R.Tensor(("m", 4), "float32"), i: R.Tensor((), "int64")
+) -> R.Tensor(("m", 4), "float32"):
+    R.func_attr({"max_depth": 4})
+    m = T.int64()
+    done = R.less(i, R.const(1, "int64"))
+    if done:
+        y = R.negative(R.abs(x))
+    else:
+        j = R.subtract(i, R.const(1, "int64"))
+        a: R.Tensor((m, 4), "float32") = Program.other(R.tanh(x), j)
+        b: R.Tuple(R.Tensor((m, 4), "float32"), R.Tensor((), "int64")) = Program.main(a, j)
+        y = R.subtract(b[0], a)
+    return y
+--- a local function whose calls get halves
+def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")):
+    @R.function
+    def sums(a: R.Tensor(("k", 4), "float32")) -> R.Tensor(("k", 4), "float32"):
+        R.func_attr({"max_depth": 9})
+        k = T.int64()
+        short = R.less(R.max(R.shape_to_tensor(R.shape([k]))), R.const(2, "int64"))
+        if short:
+            s = R.multiply(a, y)
+        else:
+            h = R.strided_slice(a, [0], [0], [k // 2])
+            h = R.match_cast(h, R.Tensor((k // 2, 4), "float32"))
+            t = R.strided_slice(a, [0], [k // 2], [k])
+            t = R.match_cast(t, R.Tensor((k - k // 2, 4), "float32"))
+            b: R.Tensor((k // 2, 4), "float32") = sums(h)
+            c: R.Tensor((k - k // 2, 4), "float32") = sums(t)
+            s = R.match_cast(R.concat([b, R.add(c, R.sum(h))]), R.Tensor((k, 4), "float32"))
+        return s
+    return (sums(x), sums(R.exp(R.concat([x, x]))))
 --- gathered rows
 def main(x: R.Tensor(("n", 5), "float32"), i: R.Tensor(("k",), "int64")):
     return R.take(x, i, axis=0, mode="clip")
@@ -387,6 +436,67 @@ def test_sizes_that_depend_on_data_have_limits(tmp_path: Path) -> None:
             call(elements)
 
 
+NESTED = """
+@I.ir_module
+class Program:
+    @R.function
+    def fibonacci(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        R.func_attr({"max_depth": 9})
+        small = R.less(i, R.const(2, "int64"))
+        if small:
+            y = i
+        else:
+            a: R.Tensor((), "int64") = Program.fibonacci(R.subtract(i, R.const(1, "int64")))
+            b: R.Tensor((), "int64") = Program.fibonacci(R.subtract(i, R.const(2, "int64")))
+            y = R.add(a, b)
+        return y
+    @R.function
+    def doubled(
+        x: R.Tensor(("n",), "float32"), i: R.Tensor((), "int64")
+    ) -> R.Tensor((), "float32"):
+        R.func_attr({"max_depth": 9})
+        done = R.less(i, R.const(1, "int64"))
+        if done:
+            y = R.sum(x)
+        else:
+            j = R.subtract(i, R.const(1, "int64"))
+            a: R.Tensor((), "float32") = Program.doubled(R.concat([x, x]), j)
+            y = R.negative(a)
+        return y
+    @R.function
+    def bounded(
+        x: R.Tensor(("n",), "float32"), i: R.Tensor((), "int64")
+    ) -> R.Tensor((), "float32"):
+        R.func_attr({"max_depth": 9, "tir_var_upper_bound": {"n": 8}})
+        done = R.less(i, R.const(1, "int64"))
+        if done:
+            y = R.sum(x)
+        else:
+            y: R.Tensor((), "float32") = Program.bounded(
+                R.concat([x, x]), R.subtract(i, R.const(1, "int64")))
+        return y
+"""
+
+
+def test_nested_calls_have_limits(tmp_path: Path) -> None:
+    loaded = library(relaxpy.compile(from_source(HEAD + NESTED), "native"), tmp_path)
+    call = loaded["fibonacci"]
+    for i, expected in enumerate([0, 1, 1, 2, 3, 5, 8, 13, 21, 34]):
+        assert_same(call(np.array(i)), np.array(expected))
+    with pytest.raises(StatusError, match="calls of fibonacci are nested more than 9 deep"):
+        call(np.array(10))
+    call, x = loaded["doubled"], np.arange(3, dtype="float32")
+    assert_same(call(x, np.array(0)), x.sum())
+    with pytest.raises(StatusError, match="a size that depends on data, is more than n"):
+        call(x, np.array(2))
+    assert call.failed == (6, 3)
+    call = loaded["bounded"]
+    assert_same(call(x[1:], np.array(2)), np.array(12, "float32"))
+    for size, i in ((3, 2), (9, 0)):
+        with pytest.raises(StatusError, match="a size that depends on data, is more than 8"):
+            call(np.zeros(size, "float32"), np.array(i))
+
+
 UNBOUNDED = """
 @I.ir_module
 class Program:
@@ -416,7 +526,7 @@ def test_what_has_no_limit_is_refused(tmp_path: Path) -> None:
         executable.export(tmp_path / "model.o")
     assert "unbounded: the size k depends on data: declare its largest value" in str(error.value)
     assert "rows: it calls relax.unique" in str(error.value)
-    assert "twice: twice calls itself, and not last" in str(error.value)
+    assert "twice: twice calls itself, and not last: declare how many" in str(error.value)
 
 
 def called(call: Any) -> Any:

@@ -20,6 +20,7 @@ from relaxpy.exec.native.threads.code import INDEX, SIZE, WEIGHTS, context_word
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.program.graph.packed_calls import RUN, emit_run
 from relaxpy.exec.program.graph.program import (
+    NESTING,
     Assertion,
     Branch,
     Check,
@@ -30,6 +31,8 @@ from relaxpy.exec.program.graph.program import (
     KernelCall,
     Loop,
     PackedStep,
+    Recursion,
+    RecursiveCall,
     Region,
     Step,
     Tensor,
@@ -77,8 +80,8 @@ def possible(frame: Values, tensors: Iterable[Tensor]) -> list[Value]:
 class Exported(Protocol):
     """The errors and the weights that the functions of an exported program share."""
 
-    def number_of(self, check: Check | Assertion) -> int:
-        """The number of the error of a check."""
+    def number_of(self, check: Check | Assertion | RecursiveCall) -> int:
+        """The number of the error of a check, or of calls that are nested too deep."""
 
     def extern(self, step: ExternCall) -> tuple[str, int]:
         """The symbol of a function of C, and the number of the error that it has failed."""
@@ -88,6 +91,16 @@ class Exported(Protocol):
 
     def largest(self, size: Var) -> tuple[PrimExpr, int]:
         """The largest value of a size that depends on data, and the number of the error."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Body:
+    """The function of the region of a recursion, which itself calls: its parameters."""
+
+    step: Recursion
+    name: str
+    variables: Sequence[Var]
+    memories: Sequence[Memory]
 
 
 class RegionEmitter:
@@ -110,8 +123,11 @@ class RegionEmitter:
         outputs: Sequence[Value],
         exported: Exported | None = None,
         times: Times | None = None,
+        bodies: Mapping[Var, _Body] = MappingProxyType({}),
     ) -> None:
         self.exported, self.times = exported, times
+        self.bodies = bodies
+        """Those of recursions that this region is part of, by their depth."""
         self.symbol, self.kernels, self.region = symbol, kernels, region
         self.frame, self.given, self.outputs = frame, given, outputs
         self.function = frame.function
@@ -234,6 +250,10 @@ class RegionEmitter:
                 return self._loop(step)
             case Finding():
                 return self._found(step)
+            case Recursion():
+                return self._recursion(step)
+            case RecursiveCall():
+                return self._recursive_call(step)
             case PackedStep() if self.times is not None:
                 run = partial(self._packed, step)
                 return self.times.emit(self.frame, step, RUN, run)
@@ -283,21 +303,54 @@ class RegionEmitter:
 
     def _found(self, step: Finding) -> Value:
         """The status after a region with sizes that depend on data."""
-        assert self.exported is not None
-        f, frame, found = self.function, self.frame, dict[Var, Value]()
-        status = f.const(I32, 0)
+        f, found = self.function, dict[Var, Value]()
         for var, element in step.sizes.items():
             place = f.element(self._pointer(element.tensor.memory), element.position, I64)
             found[var] = f.load(I64, place)
-            size, number = self.exported.largest(var)
-            most = frame.index(size)
-            for value, word in ((found[var], INDEX), (most, SIZE)):
-                f.store(value, context_word(f, word))
-            is_right = f.compare("ule", found[var], most)
-            status = f.select(is_right, status, f.const(I32, number))
-        succeeded = f.compare("eq", status, 0)
         run = partial(self._called, step.region, step.outputs, found=found)
-        return f.branch(succeeded, run, lambda: [status])[0]
+        return self._if_in_range(found, run)
+
+    def _if_in_range(self, found: Mapping[Var, Value], run: Callable[[], list[Value]]) -> Value:
+        """The status of `run` if sizes are not more than their largest values."""
+        assert self.exported is not None
+        f, status = self.function, self.function.const(I32, 0)
+        for var, value in found.items():
+            size, number = self.exported.largest(var)
+            most = self.frame.index(size)
+            for word, each in ((INDEX, value), (SIZE, most)):
+                f.store(each, context_word(f, word))
+            status = f.select(f.compare("ule", value, most), status, f.const(I32, number))
+        if not found:
+            return run()[0]
+        return f.branch(f.compare("eq", status, 0), run, lambda: [status])[0]
+
+    def _recursion(self, step: Recursion) -> Value:
+        """The status of the first call of a function that calls itself."""
+        pairs = zip(step.params, step.arguments, strict=True)
+        places = {param.memory: self._pointer(given.memory) for param, given in pairs}
+        sizes = {var: self.frame.index(size) for var, size in step.sizes.items()}
+        found = {**sizes, step.depth: self.function.const(I64, step.most)}
+        run = partial(self._called, step.region, step.outputs, places, found, step)
+        return self._if_in_range(sizes, run)
+
+    def _recursive_call(self, step: RecursiveCall) -> Value:
+        """The status of a call in a call, which has the rest of the memory; or of an error."""
+        assert self.exported is not None
+        f, frame, body = self.function, self.frame, self.bodies[step.depth]
+        pairs = zip(body.step.params, step.arguments, strict=True)
+        given = {param.memory: argument.memory for param, argument in pairs}
+        left = frame.variables[step.depth] - 1
+        sizes = {var: frame.index(size) for var, size in step.sizes.items()}
+        known = {**frame.variables, **sizes, step.depth: left}
+        arguments = [known[var] for var in body.variables]
+        arguments += [self._pointer(given.get(memory, memory)) for memory in body.memories]
+        arguments += [self._pointer(output.memory) for output in step.outputs]
+        arguments += self._given_memory()
+        run = partial(self._if_in_range, sizes, lambda: [f.call(body.name, I32, *arguments)])
+        number = self.exported.number_of(step)
+        return f.branch(f.compare("ugt", left, 0), lambda: [run()], lambda: [f.const(I32, number)])[
+            0
+        ]
 
     def _packed(self, step: PackedStep) -> Value:
         f, tensors = self.function, [*step.inputs, *step.outputs]
@@ -350,12 +403,14 @@ class RegionEmitter:
         outputs: Sequence[Tensor],
         places: Mapping[Memory, Value] = MappingProxyType({}),
         found: Mapping[Var, Value] = MappingProxyType({}),
+        recursion: Recursion | None = None,
     ) -> list[Value]:
-        """The status after a call of the function of a region.
+        """The status after a call of the function of a region, which may be that of a `recursion`.
 
         Some of its memory may be elsewhere than in this region, and sizes may be `found` here.
         """
         taken = dict.fromkeys(t.memory for t in region.taken() if t.memory.origin != "constant")
+        taken |= dict.fromkeys(m for body in self.bodies.values() for m in body.memories)
         known = {**self.frame.variables, **found}
         variables = list(known)
         memories = [*taken, *(tensor.memory for tensor in outputs)]
@@ -372,7 +427,10 @@ class RegionEmitter:
         frame = Values(f, {}, sizes, (), frozenset(sizes))
         pointers = f.params[len(variables) :]
         given, results = dict(zip(taken, pointers, strict=False)), pointers[len(taken) :]
-        operands = region, frame, given, results, self.exported, self.times
+        bodies = {**self.bodies}
+        if recursion is not None:
+            bodies[recursion.depth] = _Body(recursion, name, variables, [*taken])
+        operands = region, frame, given, results, self.exported, self.times, bodies
         RegionEmitter(self.symbol, self.kernels, *operands).emit()
         arguments = [*known.values()]
         arguments += [places[m] if m in places else self._pointer(m) for m in memories]
@@ -458,8 +516,11 @@ def workspace_bytes(
     """
 
     def inner(step: Step) -> IndexPoly:
-        regions = step.regions if isinstance(step, Branch | Loop | Finding) else ()
+        regions = step.regions if isinstance(step, NESTING) else ()
         ways = [workspace_bytes(way, of_step, largest, rounded) for way in regions]
+        if isinstance(step, Recursion):  # no kernel runs in the calls around the innermost one
+            outer = workspace_bytes(step.region, lambda _: as_poly(0), largest, rounded)
+            return outer * (step.most - 1) + ways[0]
         return reduce(largest, ways) if ways else of_step(step)
 
     plan = plan_memory(region)

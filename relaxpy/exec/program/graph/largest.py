@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.ir.arith.algebra.folding import operands_of_choice
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.ops import maximum
+from relaxpy.ir.tir.ops import maximum, minimum
 
 
 def largest(size: PrimExpr, most: Mapping[Var, PrimExpr]) -> PrimExpr:
@@ -42,6 +43,9 @@ def _extreme(size: PrimExpr, most: Mapping[Var, PrimExpr], *, upper: bool) -> Pr
             return IntImm("int64", divisor - 1 if upper else 0)
         case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
             return type(size)(_extreme(a, most, upper=upper), _extreme(b, most, upper=upper))
+        case _ if choice := operands_of_choice(size):
+            yes, no = (_extreme(value, most, upper=upper) for value in choice[1:])
+            return maximum(yes, no) if upper else minimum(yes, no)
         case _:
             raise RefusedError(f"the largest value of {size}, which depends on data, is not known")
 

@@ -12,6 +12,7 @@ from relaxpy.exec.program.graph.program import Passed, Shape, Tensor, Value
 from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.conditions import Component, components
 from relaxpy.exec.runtime.values import Category
+from relaxpy.ir.arith.algebra.folding import operands_of_choice
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import replace
@@ -137,6 +138,10 @@ class Parameters:
                 return max(self._limit(a, limit), divisor)
             case tir.Min(a=a, b=b) | tir.Max(a=a, b=b):
                 return max(self._limit(a, limit), self._limit(b, limit))
+            case tir.CmpExpr(a=a, b=b) | tir.Junction(a=a, b=b):
+                return max(self._limit(a, limit), self._limit(b, limit))
+            case _ if choice := operands_of_choice(size):
+                return max(self._limit(operand, limit) for operand in choice)
             case _:
                 raise RefusedError(f"the size {size} is computed when it runs")
 

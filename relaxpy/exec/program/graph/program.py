@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from relaxpy.exec.native.calls.entry import Tree
 from relaxpy.exec.native.values.datatypes import RefusedError
@@ -216,6 +216,54 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Recursion:
+    """Runs a region that may run itself: the body of the function `name`, which calls itself.
+
+    Fields:
+        params: the tensors that the region reads, in which the elements of `arguments` are.
+        sizes: the variables, in the region, that differ in nested calls, with their first values.
+        depth: the variable, in the region, of the calls that may be nested, with the current one.
+        most: the largest number of these.
+    """
+
+    name: str
+    params: Sequence[Tensor]
+    arguments: Sequence[Tensor]
+    region: Region
+    outputs: Sequence[Tensor]
+    sizes: Mapping[Var, PrimExpr]
+    depth: Var
+    most: int
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The nested regions."""
+        return (self.region,)
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        own = {tensor.memory for tensor in self.params}
+        yield from (*self.arguments, *self.outputs)
+        yield from (tensor for tensor in self.region.taken() if tensor.memory not in own)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecursiveCall:
+    """Runs the region of a `Recursion`, whose variable is `depth`, in itself."""
+
+    name: str
+    arguments: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    sizes: Mapping[Var, PrimExpr]
+    depth: Var
+    most: int
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        return iter((*self.arguments, *self.outputs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PackedStep:
     """A call of the packed function `symbol`, which writes `outputs`.
 
@@ -248,8 +296,12 @@ class ExternCall:
 
 
 Step: TypeAlias = (
-    "KernelCall | Filling | Check | Assertion | Branch | Loop | Finding | PackedStep | ExternCall"
+    "KernelCall | Filling | Check | Assertion | Branch | Loop | Finding | Recursion | RecursiveCall"
+    "| PackedStep | ExternCall"
 )
+
+NESTING: Final = (Branch, Loop, Finding, Recursion)
+"""The steps that have `regions`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,7 +325,7 @@ class Region:
         """The steps, with those in their regions."""
         for step in self.steps:
             yield step
-            if isinstance(step, Branch | Loop | Finding):
+            if isinstance(step, NESTING):
                 for region in step.regions:
                     yield from region.all_steps()
 

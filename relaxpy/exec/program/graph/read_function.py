@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from relaxpy.exec.native.calls.entry import Array, Integer, sizes_of
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.program.graph.largest import largest
 from relaxpy.exec.program.graph.packed_calls import Sessions
-from relaxpy.exec.program.graph.parameters import Parameters, tensor_of
+from relaxpy.exec.program.graph.parameters import Parameters, is_native, tensor_of
 from relaxpy.exec.program.graph.program import (
     Assertion,
     Branch,
@@ -24,6 +24,8 @@ from relaxpy.exec.program.graph.program import (
     KernelCall,
     Loop,
     Passed,
+    Recursion,
+    RecursiveCall,
     Region,
     Shape,
     Step,
@@ -38,7 +40,7 @@ from relaxpy.exec.program.lower.known import Sizes, kernel_use, sizes_if_equal
 from relaxpy.exec.program.lower.scope import GlobalCallee
 from relaxpy.exec.program.memory import Memory
 from relaxpy.exec.runtime.checks import output_sinfos, widened
-from relaxpy.exec.runtime.tail_calls import split_result
+from relaxpy.exec.runtime.tail_calls import calls_itself_last, split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import occurrences, walk
@@ -47,18 +49,24 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.passes.append_in_place import declared_bounds
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.relations.shape_vars import substitute_info
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, map_params, substitute_info
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.exec.native.backend import NativeKernel
     from relaxpy.exec.program.lower.python_module import ModuleLowering
 
 _ANY = rx.ObjectStructInfo()
+_ZERO = tir.IntImm("int64", 0)
+UPPER_BOUND: Final = "tir_var_upper_bound"
+"""The attribute with the largest values of sizes by their names."""
+MAX_DEPTH: Final = "max_depth"
+"""The attribute of a function that calls itself: how many calls of it are nested at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +116,12 @@ class GraphReader:
         self._functions: dict[rx.Expr, rx.Function] = {}
         """Local functions by name, without those that are being read, which are open."""
         self._open: set[rx.Var] = set()
+        self._recursions: dict[
+            rx.Expr, tuple[rx.Function, Recursion, Mapping[tir.Var, tir.Var]]
+        ] = {}
+        """The open functions that call themselves and not last, without their regions, and the
+        variables of their calls for those of their parameters that change.
+        """
         self._parameters = Parameters()
         self._given = self._parameters.given
         self._literals: dict[Memory, rx.Constant] = {}
@@ -205,7 +219,7 @@ class GraphReader:
 
     def _declare_largest(self) -> None:
         """Give the sizes that depend on data, and are unbounded, the bounds that are declared."""
-        declared = declared_bounds(self._func, "tir_var_upper_bound") if self._unbounded else {}
+        declared = declared_bounds(self._func, UPPER_BOUND) if self._unbounded else {}
         for var, name in self._unbounded.items():
             if name not in declared:
                 raise RefusedError(
@@ -274,6 +288,8 @@ class GraphReader:
                 return self._kernel(expr)
             case rx.Call(op=Op() as op) if op.record.calls is CallKind.DPS_PACKED:
                 return self._packed(expr)
+            case rx.Call(op=rx.Var() as name) if name in self._recursions:
+                return self._recursive_call(name, expr)
             case rx.Call(op=rx.Var() as name) if name in self._functions:
                 return self._loop(name, expr)
             case rx.Call(op=rx.ExternFunc() as func, args=args) if self._is_extern(func):
@@ -326,6 +342,10 @@ class GraphReader:
             group = {copy, original}.union(*(self._shared.get(m, ()) for m in (copy, original)))
             self._shared.update(dict.fromkeys(group, group))
 
+    def _share_all(self, copies: Iterable[Tensor], originals: Iterable[Tensor]) -> None:
+        for copy, original in zip(copies, originals, strict=True):
+            self._share(copy.memory, original.memory)
+
     def _new(self, sinfo: rx.StructInfo) -> Tensor:
         tensor = tensor_of(Memory("new"), sinfo)
         self._sizes.update(tensor.shape)
@@ -333,9 +353,12 @@ class GraphReader:
 
     # ---- sizes
 
-    def _replaced(self, sizes: Iterable[tir.PrimExpr]) -> list[tir.PrimExpr]:
-        """The sizes over variables of parameters."""
-        return [substitute(size, self._known) for size in sizes] if self._known else list(sizes)
+    def _replaced(
+        self, sizes: Iterable[tir.PrimExpr], more: Mapping[tir.Var, tir.PrimExpr] | None = None
+    ) -> list[tir.PrimExpr]:
+        """The sizes over variables of parameters, with `more` values of variables."""
+        known = {**self._known, **more} if more else self._known
+        return [substitute(size, known) for size in sizes] if known else list(sizes)
 
     def _check(self, found: tir.PrimExpr | Element, expected: tir.PrimExpr) -> None:
         """Add a check that both are equal."""
@@ -480,12 +503,14 @@ class GraphReader:
         func, known = self._functions[name], {*self._found, *self._unbounded}
         if self._runs_once and not any(var is name for var in occurrences(func.body, rx.Var)):
             return self._inlined(func, call)
+        changes = MAX_DEPTH in func.attrs and _changing(func, name)
+        if self._runs_once and (changes or not calls_itself_last(func, name)):
+            return self._recursion(name, func, call)
         del self._functions[name]
         self._open.add(name)
-        initial = [self._tensor_of(arg) for arg in call.args]
+        initial = self._arguments(func, name.name_hint, call)
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
-        for state, start in zip(states, initial, strict=True):
-            self._share(state.memory, start.memory)
+        self._share_all(states, initial)
         around, self._steps = self._steps, []
         tail = self._tail(func.body, name)
         again = [each.again for each in tail.ends() if each.again is not None]
@@ -507,6 +532,124 @@ class GraphReader:
         self._functions[name] = func
         self._open.remove(name)
         return value
+
+    def _recursion(self, name: rx.Var, func: rx.Function, call: rx.Call) -> Value:
+        """The result of a local function that calls itself, and then computes something.
+
+        A size that differs in nested calls is a variable, which is at most that of the first call,
+        or what the function declares.
+        """
+        where, most = name.name_hint, func.attrs.get(MAX_DEPTH)
+        most = most.value if isinstance(most, tir.IntImm) else most
+        if type(most) is not int or most < 1:
+            raise RefusedError(
+                f"{where} calls itself, and not last: declare how many calls are nested at most,"
+                f' R.func_attr({{"{MAX_DEPTH}": ...}})'
+            )
+        around, known, written = self._steps, self._known, set(self._written)
+        arguments = self._arguments(func, where, call)
+        own = self._sizes_of(func, arguments, defined={*known, *self._given})
+        outputs = self._declared(func, where, own)
+        changing, declared = _changing(func, name), declared_bounds(func, UPPER_BOUND)
+        sizes = {v: tir.Var(f"{where}.{v.name}", INT64) for v in own if v in changing}
+        for size, var in sizes.items():
+            bound = declared.get(size.name)
+            self._found[var] = own[size] if bound is None else tir.IntImm("int64", bound)
+        self._known = {**known, **own, **sizes}
+        params = [self._parameter(param, where) for param in func.params]
+        first = {var: own[size] for size, var in sizes.items()}
+        depth = tir.Var("depth", INT64)
+        step = Recursion(
+            where, params, arguments, Region((), ()), [*leaves(outputs)], first, depth, most
+        )
+        self._recursions[name] = func, step, sizes
+        self._steps = []
+        value = self._read(self._body(func.body))
+        self._check_result(func, value)
+        if self._written != written:
+            raise RefusedError(f"{where}, which calls itself, has kernels that write in place")
+        region = self._region([*leaves(value)])
+        del self._recursions[name]
+        self._steps, self._known = around, known
+        self._steps.append(replace(step, region=region))
+        self._share_all(params, arguments)
+        self._share_all(step.outputs, region.results)
+        return outputs
+
+    def _recursive_call(self, name: rx.Var, call: rx.Call) -> Value:
+        """The result of a call of a function in itself."""
+        func, step, sizes = self._recursions[name]
+        arguments = self._arguments(func, step.name, call)
+        defined = {*self._known, *self._given} - sizes.keys()
+        own = self._sizes_of(func, arguments, defined)
+        outputs = self._declared(func, step.name, own)
+        given = {var: own[size] for size, var in sizes.items()}
+        self._sizes.update(given.values())
+        self._steps.append(
+            RecursiveCall(step.name, arguments, [*leaves(outputs)], given, step.depth, step.most)
+        )
+        self._share_all(step.params, arguments)
+        self._share_all(leaves(outputs), step.outputs)
+        return outputs
+
+    def _arguments(self, func: rx.Function, where: str, call: rx.Call) -> list[Tensor]:
+        """The tensors of a call of a function that calls itself; dimensions are not compared."""
+        found = [self._tensor_of(arg) for arg in call.args]
+        for param, tensor in zip(func.params, found, strict=True):
+            sinfo = param.struct_info
+            if not is_native(sinfo) or sinfo.dtype != tensor.sinfo.dtype:
+                raise RefusedError(
+                    f"the parameter {param.name_hint} of {where}, which calls itself, is {sinfo}:"
+                    f" declare its shape and its datatype, which is {tensor.sinfo.dtype}"
+                )
+            if len(tensor.shape) != sinfo.ndim:
+                raise RefusedError(f"the rank of {param.name_hint} of {where} changes")
+        return found
+
+    def _sizes_of(
+        self, func: rx.Function, arguments: Sequence[Tensor], defined: Container[tir.Var]
+    ) -> dict[tir.Var, tir.PrimExpr]:
+        """The values of the sizes that parameters define, without those that are `defined`."""
+        found: dict[tir.Var, tir.PrimExpr] = {}
+        pairs = [*zip(map(_shape_of, func.params), arguments, strict=True)]
+        for sizes, tensor in pairs:
+            for size, actual in zip(sizes, tensor.shape, strict=True):
+                if isinstance(size, tir.Var) and size not in defined:
+                    found.setdefault(size, actual)
+        for param, (sizes, tensor) in zip(func.params, pairs, strict=True):
+            if not have_shape(tensor, self._replaced(sizes, found)):
+                raise RefusedError(
+                    f"the shape of {param.name_hint}, {_written(sizes)}, is not known to be that of"
+                    f" an argument, {_written(tensor.shape)}: R.match_cast it before the call"
+                )
+        return found
+
+    def _parameter(self, param: rx.Var, where: str) -> Tensor:
+        """The tensor of a parameter, which is a value from here on."""
+        assert is_native(param.struct_info)
+        shape = rx.ShapeExpr(self._replaced(_shape_of(param)))
+        self._values[param] = found = self._new(replace(param.struct_info, shape=shape))
+        return found
+
+    def _declared(
+        self, func: rx.Function, where: str, sizes: Mapping[tir.Var, tir.PrimExpr]
+    ) -> Value:
+        """New tensors for the results of a function that calls itself."""
+
+        def new(sinfo: rx.StructInfo | None) -> Value:
+            match sinfo:
+                case rx.TupleStructInfo(fields=fields):
+                    return tuple(map(new, fields))
+                case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims)):
+                    return self._new(
+                        replace(sinfo, shape=rx.ShapeExpr(self._replaced(dims, sizes)))
+                    )
+                case _:
+                    raise RefusedError(
+                        f"the result of {where}, which calls itself, is {sinfo}: declare its shape"
+                    )
+
+        return new(func.ret_struct_info)
 
     def _inlined(self, func: rx.Function, call: rx.Call) -> Value:
         """The result of a local function that does not call itself; its casts may fail."""
@@ -533,13 +676,7 @@ class GraphReader:
 
     def _state(self, param: rx.Var, value: Tensor) -> Tensor:
         """The state of a loop for a parameter, whose first value is `value`."""
-        sinfo = param.struct_info
-        same = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype == value.sinfo.dtype
-        if not same or not isinstance(sinfo.shape, rx.ShapeExpr):  # type: ignore[union-attr]
-            raise RefusedError("a state of a loop is not a tensor of known rank")
-        sizes = sinfo.shape.values  # type: ignore[union-attr]
-        if len(sizes) != len(value.shape):
-            raise RefusedError("the rank of a state changes")
+        sizes = _shape_of(param)
         for size, actual in zip(sizes, value.shape, strict=True):
             if isinstance(size, tir.Var) and size not in {*self._known, *self._given}:
                 self._known[size] = actual
@@ -769,6 +906,27 @@ class GraphReader:
         self._steps.append(step)
         is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         return tuple(outputs) if is_tuple else outputs[0]
+
+
+def _shape_of(param: rx.Var) -> Sequence[tir.PrimExpr]:
+    assert isinstance(param.struct_info, rx.TensorStructInfo)
+    return param.struct_info.get_shape() or ()
+
+
+def _changing(func: rx.Function, name: rx.Var) -> set[tir.Var]:
+    """The sizes that parameters define and that may differ in calls of the function in itself."""
+    params = [param.struct_info or _ANY for param in func.params]
+    sizes = definable_shape_vars(*params)
+    found = set()
+    for call in occurrences(func.body, rx.Call):
+        if call.op is name:
+            images = map_params(params, [arg.struct_info or _ANY for arg in call.args])
+            found |= {v for v in sizes if prove_equal(images.get(v, _ZERO), v) is not True}
+    return found
+
+
+def _written(sizes: Iterable[tir.PrimExpr]) -> str:
+    return f"({', '.join(ShortText().prim(size, INT64) for size in sizes)})"
 
 
 def _sinfo(value: Value) -> rx.StructInfo:
