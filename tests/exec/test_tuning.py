@@ -12,7 +12,7 @@ EXEC = Path(__file__).parents[2] / "relaxpy/exec"
 #: of polynomials, and how peaks and this machine are measured.
 FACTS = {
     *("machine/platforms.py", "machine/process.py", "inspect/self_test.py", "machine/tuning.py"),
-    *("export/cpu.py", "native/llvm/half.py"),
+    *("export/cpu.py", "native/llvm/narrow_floats.py"),
     *("native/calls/interpreter.py", "native/calls/entry_table.py", "native/calls/enter.py"),
     "native/contraction/dots.py",
     *("native/contraction/matrix_tiles.py", "native/contraction/row_pairs.py", "native/peak.py"),

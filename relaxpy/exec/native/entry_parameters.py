@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param
 from relaxpy.exec.native.calls.interpreter import DTYPES
+from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.tir.buffer import Buffer
@@ -62,7 +63,7 @@ def signature_of(program: KernelProgram) -> EntrySignature:
     for param in func.params:
         buffer = func.buffer_of(param)
         dtype = str(param.dtype if buffer is None else buffer.dtype)
-        if dtype not in DTYPES:
+        if dtype not in DTYPES or (buffer is None and dtype in FLOATS_OF_8_BITS):
             raise RefusedError(f"the datatype {dtype}")
         if buffer is None:
             is_real = param.dtype.is_bool or param.dtype.is_float

@@ -12,6 +12,7 @@ from relaxpy.exec.loops.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.machine.tuning import CodeSize, Products
 from relaxpy.exec.native.calls.entry import table_offset
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.contraction.dots import IN_BFLOAT16
 from relaxpy.exec.native.llvm.writer import Function
 from relaxpy.exec.native.machine_code.machine import current, unfit
 from relaxpy.exec.native.trees.flat import decoded_again
@@ -222,13 +223,13 @@ def varying_instructions(program: KernelProgram) -> str:
 
 
 def _sums_bfloat16(run: Run) -> bool:
-    """True if a run sums products of bfloat16, for which some CPUs have instructions.
+    """True if a run sums products of bfloat16 or of floats of 8 bits, for which some CPUs have instructions.
 
     These round in another way than products and sums of float32.
     """
     match run.idiom:
         case Contraction(factors=factors):
             read = [f.value if isinstance(f, Cast) else f for f in factors]
-            return sum(str(f.dtype) == "bfloat16" for f in read) >= 2
+            return sum(str(f.dtype) in IN_BFLOAT16 for f in read) >= 2
         case _:
             return False

@@ -310,7 +310,7 @@ def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> _Partial:
             members.append(member)
             continue
         dtype = member.target.dtype
-        wide = "float32" if dtype.is_float and dtype.bits == 16 else str(dtype)
+        wide = "float32" if dtype.is_float and dtype.bits <= 16 else str(dtype)
         buffer = decl_buffer(shape, wide, f"{member.target.name}_parts")
         buffers.append(buffer)
         indices = (number.var, *position)

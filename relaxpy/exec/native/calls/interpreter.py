@@ -18,6 +18,7 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I32, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import forbidden
 from relaxpy.exec.native.machine_code.objects import Library
@@ -35,7 +36,7 @@ DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
         for kind in ("int", "uint")
         for bits in (8, 16, 32, 64)
     },
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    **{n: np.dtype(getattr(ml_dtypes, n)) for n in ("bfloat16", *FLOATS_OF_8_BITS)},
 }
 """The datatypes of arrays that native kernels take; new arrays share these objects."""
 _SECOND: Final[Mapping[str, np.dtype[Any]]] = {

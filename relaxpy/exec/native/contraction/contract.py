@@ -29,7 +29,6 @@ from relaxpy.exec.native.contraction.operands import (
 from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.llvm_module import Module
 from relaxpy.exec.native.llvm.writer import Function, Value
-from relaxpy.exec.native.maths.numbers import narrow, widen
 from relaxpy.exec.native.threads.code import parallel
 from relaxpy.exec.native.trees.product import (
     INITIAL,
@@ -41,7 +40,13 @@ from relaxpy.exec.native.trees.product import (
     Product,
     is_costly,
 )
-from relaxpy.exec.native.values.datatypes import storage_type, value_type
+from relaxpy.exec.native.values.datatypes import (
+    from_memory,
+    is_short_float,
+    storage_type,
+    to_memory,
+    value_type,
+)
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -169,12 +174,12 @@ def _packed(product: Product, contraction: Gemm, frame: Values) -> Gemm | None:
 def _converted_once(operand: Operand, contraction: Gemm) -> str:
     """The datatype that the second operand is packed in, if not its own: that of the sums.
 
-    This is for 16-bit floats that are read for many rows, as in convolutions. For few rows of a
-    large matrix, converting takes less time than reading twice as many bytes.
+    This is for floats of 8 and 16 bits that are read for many rows, as in convolutions. For few rows of a
+    large matrix, converting takes less time than reading more bytes.
     """
     dtype, target = operand.buffer.dtype, "float32"
     are_sums = contraction.accumulator.element == "float" and {*map(str, operand.casts)} <= {target}
-    if not (are_sums and dtype.is_float and dtype.bits == 16):
+    if not (are_sums and is_short_float(dtype)):
         return ""
     many = math.prod(extents((*contraction.outer, contraction.row)))
     is_window = len(merged(contraction.over)) > 1
@@ -290,7 +295,7 @@ def contraction_of(product: Product, frame: Values) -> Gemm:
         tuple(map(axis, product.over)),
         value_type(target),
         initial(),
-        _bfloat if str(target) == "bfloat16" and not product.after else None,
+        None if product.after else lambda value: to_memory(value, target),
         epilogue(),
     )
 
@@ -317,15 +322,10 @@ def _computed(product: Product, frame: Values, sum_: Value, operands: Sequence[V
     return frame.narrowed(frame.wide(result, sum_.type.lanes), last)
 
 
-def _bfloat(value: Value) -> Value:
-    return value.function.cast("bitcast", narrow(value, "bfloat"), "i16")
-
-
 def _converted(operand: Operand, value: Value) -> Value:
     """Elements of memory, converted to the last datatype that they are cast to."""
     f, source = value.function, operand.buffer.dtype
-    if str(source) == "bfloat16":
-        value = widen(f.cast("bitcast", value, "bfloat"))
+    value = from_memory(value, source)
     for target in (source, *operand.casts):
         element = value_type(target).element
         if value.type.element != element:

@@ -1,11 +1,12 @@
-"""Dot products of int8 and bfloat16 by instructions that add several products to a lane.
+"""Dot products of int8, bfloat16 and floats of 8 bits by instructions that add several products to a lane.
 
 Those of int8 are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x86-64,
 i32x4.dot_i16x8_s of WebAssembly), and the instructions that add four products do not saturate.
 AArch64 has one for each pair of types; VNNI of x86-64 multiplies uint8 by int8. Where both operands
 are of the same kind, the packed first one is offset by 128, and every sum starts from the zero-
-point correction. Products of bfloat16 are exact too, and each is rounded once with its sum, as by
-FMA, but for subnormal numbers, which are zeros. VDPBF16PS adds the odd product of a pair first, so
+point correction. Products of bfloat16, which has
+all floats of 8 bits, are exact too, and each is rounded once with its sum, as by FMA, but for
+subnormal numbers, which are zeros. VDPBF16PS adds the odd product of a pair first, so
 the elements of pairs are swapped in copies: sums have the same order as elsewhere. Matrix tiles
 have another one, but are many times as fast.
 """
@@ -28,6 +29,7 @@ from relaxpy.exec.native.contraction.operands import (
     offset,
 )
 from relaxpy.exec.native.llvm.llvm_module import Module
+from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS
 from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
 from relaxpy.support.dataclass import dataclass, replace
@@ -41,6 +43,8 @@ Read: TypeAlias = Callable[[Value, int, Value | None], Value]
 """The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
 _PAIRED: Final = {**dict.fromkeys(_PAIRS, "int16"), "dpbf16ps": "bfloat16", "tdpbf16ps": "bfloat16"}
 """The instructions that add two products to a lane, and the datatype of their operands."""
+IN_BFLOAT16: Final = {"bfloat16", *FLOATS_OF_8_BITS}
+"""The datatypes whose numbers are those of bfloat16, and only its own are subnormal there."""
 _MOVED: Final = -128
 """XOR with it offsets a byte by 128, and turns signed bytes into unsigned ones or back."""
 
@@ -74,6 +78,11 @@ class Dots:
         return _PAIRED.get(self.instruction, "int8")
 
     @property
+    def has_floats(self) -> bool:
+        """True if the operands are floats."""
+        return self.dtype == "bfloat16"
+
+    @property
     def swaps(self) -> bool:
         """True if the instruction adds the last product of a pair first."""
         return self.instruction == "dpbf16ps"
@@ -105,8 +114,11 @@ class Dots:
         """The second operand, read as the type of copies."""
 
         def narrowed(raw: Value) -> Value:
-            wide = convert(b, raw, Type("i32", raw.type.lanes))
-            return raw.function.cast("trunc", wide, "i16")
+            f, lanes = raw.function, raw.type.lanes
+            if not self.has_floats:
+                return f.cast("trunc", convert(b, raw, Type("i32", lanes)), "i16")
+            bits = f.cast("bitcast", convert(b, raw, Type("float", lanes)), "i32")
+            return f.cast("trunc", f.arithmetic("lshr", bits, 16), "i16")  # the number is as long
 
         return replace(b, convert=None if b.type == self.packed else narrowed)
 
@@ -221,7 +233,7 @@ def dots_of(
     module: Module, accumulator: Type, a: Matrix, b: Matrix, *, in_tiles: bool = False
 ) -> Dots | None:
     """The dot-product instruction for two operands, if there is one; `in_tiles`, others too."""
-    are_floats = accumulator == F32 and a.dtype == b.dtype == "bfloat16"
+    are_floats = accumulator == F32 and {a.dtype, b.dtype} <= IN_BFLOAT16
     if not are_floats and (accumulator != I32 or not a.type == b.type == I8):
         return None
     present = module.instructions

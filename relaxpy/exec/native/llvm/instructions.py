@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.exec.machine.platforms import PAGE_BYTES
 from relaxpy.exec.machine.tuning import Vectors
-from relaxpy.exec.native.llvm.half import narrowed, widened
+from relaxpy.exec.native.llvm.narrow_floats import HALF, narrowed, widened
 from relaxpy.exec.native.llvm.typed_values import (
     BOOL,
     I64,
@@ -154,11 +154,11 @@ class Instructions(ABC):
         """A conversion such as `sitofp` or `bitcast`, with the same number of lanes."""
         if not self.module.platform.architecture.has_half:
             if instruction == "fpext" and value.type.element == "half":
-                wide = widened(self, value)
+                wide = widened(self, self.cast("bitcast", value, "i16"), HALF)
                 return wide if element == "float" else self.cast("fpext", wide, element)
             if instruction == "fptrunc" and element == "half":
                 assert value.type.element == "float"
-                return narrowed(self, value)
+                return self.cast("bitcast", narrowed(self, value, HALF), "half")
         type = value.type.of(element)
         return self.computed(type, f"{instruction} {value} to {type}")
 

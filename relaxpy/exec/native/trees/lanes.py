@@ -22,13 +22,13 @@ from relaxpy.support.dataclass import dataclass, replace
 def with_best_order(run: Run) -> Run:
     """A run of one assignment, with its loops in the order of its target's elements.
 
-    16-bit sums of products are rounded once.
+    Sums of products of 8 and 16 bits are rounded once.
     """
     [statement] = run.assignments
     value = statement.value
     if not run.over:
         return run if run.is_serial else replace(run, axes=in_target_order(statement, run.axes))
-    if isinstance(run.idiom, Contraction) and value.dtype.is_float and value.dtype.bits == 16:
+    if isinstance(run.idiom, Contraction) and value.dtype.is_float and value.dtype.bits <= 16:
         wide = reduce(ops.mul, (ops.cast_to(f, "float32") for f in run.idiom.factors))
         return replace(run, statements=(replace(statement, value=wide),))
     return run

@@ -156,7 +156,7 @@ def _factors(member: Assignment) -> tuple[Operand, Operand] | None:
     dtype, target = member.value.dtype, member.target.dtype
     if dtype.is_float != target.is_float or dtype.bits < 32:
         return None
-    if dtype != target and target.bits != 16:
+    if dtype != target and target.bits > 16:
         return None
     match member.value:
         case Mul(a=a, b=b):

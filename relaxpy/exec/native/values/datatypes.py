@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from relaxpy.exec.native.llvm.writer import BOOL, Type
+from typing import Final
+
+from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS, narrowed, widened
+from relaxpy.exec.native.llvm.writer import BOOL, Type, Value
+from relaxpy.exec.native.maths.numbers import narrow, widen
 from relaxpy.ir.core.dtype import DataType
 
 
@@ -11,7 +15,7 @@ class RefusedError(Exception):
 
 
 def storage_type(dtype: DataType) -> Type:
-    """The type of an element in memory: bools are bytes, bfloat16 is the upper half of a float32.
+    """The type of an element in memory: bools and floats of 8 bits are bytes, bfloat16 is an i16.
 
     Errors:
         RefusedError: native code does not have the datatype.
@@ -21,14 +25,20 @@ def storage_type(dtype: DataType) -> Type:
         return Type("i8")
     if dtype.is_int and dtype.bits in (8, 16, 32, 64):
         return Type(f"i{dtype.bits}")
-    found = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
-    if name not in found:
+    found = _FLOATS.get(name)
+    if found is None:
         raise RefusedError(f"the datatype {name}")
-    return Type(found[name])
+    return Type(found)
+
+
+_FLOATS: Final = {
+    **{"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"},
+    **dict.fromkeys(FLOATS_OF_8_BITS, "i8"),
+}
 
 
 def value_type(dtype: DataType) -> Type:
-    """The type in which values of `dtype` are computed: those of 16 bits in float32.
+    """The type in which values of `dtype` are computed: floats of 8 and 16 bits in float32.
 
     Errors:
         RefusedError: native code does not have the datatype.
@@ -36,4 +46,35 @@ def value_type(dtype: DataType) -> Type:
     type = storage_type(dtype)
     if dtype.is_bool:
         return BOOL
-    return Type("float") if dtype.is_float and dtype.bits == 16 else type
+    return Type("float") if is_short_float(dtype) else type
+
+
+def is_short_float(dtype: DataType) -> bool:
+    """True if values of a datatype are computed in float32 and rounded to it."""
+    return dtype.is_float and dtype.bits <= 16
+
+
+def from_memory(x: Value, dtype: DataType) -> Value:
+    """Elements of a float of 8 or 16 bits in memory as `float`; those of others are unchanged."""
+    match str(dtype):
+        case "float16":
+            return widen(x)
+        case "bfloat16":
+            return widen(x.function.cast("bitcast", x, "bfloat"))
+        case name if (format := FLOATS_OF_8_BITS.get(name)) is not None:
+            return widened(x.function, x, format)
+        case _:
+            return x
+
+
+def to_memory(x: Value, dtype: DataType) -> Value:
+    """Values of `float` rounded to a float of 8 or 16 bits in memory; of others, unchanged."""
+    match str(dtype):
+        case "float16":
+            return narrow(x, "half")
+        case "bfloat16":
+            return x.function.cast("bitcast", narrow(x, "bfloat"), "i16")
+        case name if (format := FLOATS_OF_8_BITS.get(name)) is not None:
+            return narrowed(x.function, x, format)
+        case _:
+            return x

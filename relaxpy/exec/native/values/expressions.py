@@ -1,7 +1,7 @@
 """Emits the values of PrimExprs, with the semantics of the reference evaluator, in any lanes.
 
-Integers wrap, and their division rounds as the operator says. Values of float16 and bfloat16 are
-computed in float32 and rounded after each operation. Both sides of a select are computed:
+Integers wrap, and their division rounds as the operator says. Values of floats of 8 and 16 bits
+are computed in float32 and rounded after each operation. Both sides of a select are computed:
 out-of-bounds loads are 0, and zero divisors are 1.
 """
 
@@ -17,7 +17,14 @@ from relaxpy.exec.native.llvm.writer import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths.by_name import MATHS, emit_maths
 from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
+from relaxpy.exec.native.values.datatypes import (
+    RefusedError,
+    from_memory,
+    is_short_float,
+    storage_type,
+    to_memory,
+    value_type,
+)
 from relaxpy.exec.native.values.environment import Frame
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.core.traverse import children, postorder, tree_size
@@ -159,7 +166,7 @@ class Values(Frame):
         match expr:
             case tir.IntImm(value=number) | tir.FloatImm(value=number):
                 kept = value_type(expr.dtype)
-                if expr.dtype.is_float and expr.dtype.bits == 16:
+                if is_short_float(expr.dtype):
                     number = float(expr.dtype.numpy().type(number))
                 if expr.dtype.is_int and number >= 1 << (kept.bits - 1) and not expr.dtype.is_bool:
                     number -= 1 << kept.bits  # LLVM has no signs
@@ -204,15 +211,11 @@ class Values(Frame):
     def widened(self, value: Value, dtype: DataType) -> Value:
         """A value of memory's type, converted to the type of arithmetic."""
         f = self.function
-        match str(dtype):
-            case "bool":
-                return self.apply("truth", lambda x: f.compare("ne", x, 0), value)
-            case "float16":
-                wide = self.apply("fpext", widen, value)
-            case "bfloat16":
-                wide = self.apply("wide", lambda x: widen(f.cast("bitcast", x, "bfloat")), value)
-            case _:
-                return value
+        if dtype.is_bool:
+            return self.apply("truth", lambda x: f.compare("ne", x, 0), value)
+        if not is_short_float(dtype):
+            return value
+        wide = self.apply(f"from {dtype}", lambda x: from_memory(x, dtype), value)
         self.widened_from[wide.name, dtype] = value
         return wide
 
@@ -222,20 +225,15 @@ class Values(Frame):
         known = self.widened_from.get((value.name, dtype))
         if known is not None and known.type.lanes == value.type.lanes:
             return known
-        match str(dtype):
-            case "bool":
-                return self.apply("zext8", lambda x: f.cast("zext", x, "i8"), value)
-            case "float16":
-                return self.apply("half", lambda x: narrow(x, "half"), value)
-            case "bfloat16":
-                build = lambda x: f.cast("bitcast", narrow(x, "bfloat"), "i16")  # noqa: E731
-                return self.apply("bfloat", build, value)
-            case _:
-                return value
+        if dtype.is_bool:
+            return self.apply("zext8", lambda x: f.cast("zext", x, "i8"), value)
+        if not is_short_float(dtype):
+            return value
+        return self.apply(f"to {dtype}", lambda x: to_memory(x, dtype), value)
 
     def rounded(self, value: Value, dtype: DataType) -> Value:
-        """A result of float32 arithmetic rounded to a 16-bit datatype; others are unchanged."""
-        if dtype.is_float and dtype.bits == 16:
+        """A result of float32 arithmetic rounded to a float of 8 or 16 bits; others as they are."""
+        if is_short_float(dtype):
             return self.widened(self.narrowed(value, dtype), dtype)
         return value
 
@@ -446,8 +444,8 @@ class Values(Frame):
         f = self.function
         if value.type.element == element:
             return self.rounded(value, target)
-        if target.bits == 16:
-            # As by NumPy, float16 is rounded once and bfloat16 by way of float32.
+        if target.bits <= 16:
+            # As by NumPy, float16 is rounded once and the others by way of float32.
             truncate = _to_odd if str(target) == "float16" else _to_float
             return self.rounded(self.apply(truncate.__name__, truncate, value), target)
         name = "fpext" if element == "double" else "fptrunc"
@@ -494,6 +492,8 @@ class Values(Frame):
             raise RefusedError(f"the function {name} of {args[0].dtype}")
         if name == "pow" and isinstance(args[0], tir.FloatImm) and args[0].value == 2:
             name, values = "exp2", values[1:]
+        if name == "nextafter" and dtype.bits == 8:
+            raise RefusedError(f"the function {name} of {dtype}")
         if name == "nextafter" and dtype.bits == 16:
             element = "half" if dtype == "float16" else "bfloat"
             build = lambda *xs: widen(emit_maths(f, name, *(narrow(x, element) for x in xs)))  # noqa: E731

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Allocations, Kept
@@ -130,7 +129,8 @@ class Packing:
         """A view of `data`, which is contiguous, with the axes of the sum before the columns."""
         axes = (*self.over, self.columns)
         strides = [stride * data.itemsize for _, stride in axes]
-        return as_strided(data.reshape(-1), [extent for extent, _ in axes], strides)
+        memory = data.reshape(-1).view(np.uint8)
+        return np.ndarray([extent for extent, _ in axes], data.dtype, memory, strides=strides)
 
 
 _SHARED: Final[WeakValueDictionary[tuple[object, ...], Array]] = WeakValueDictionary()
