@@ -69,6 +69,7 @@ def parameters(**shapes: tuple[int, ...]) -> str:
         (f"R.nn.conv2d(x, w, 1, 1, {LAST})", (2, 9, 9, 30), (3, 3, 30, 200)),
         (f"R.nn.conv2d(x, w, 2, {LAST})", (1, 13, 13, 130), (3, 3, 130, 70)),
         (f"R.nn.conv2d(x, w, 1, 1, {LAST})", (1, 4, 4, 40), (3, 3, 40, 70)),
+        ("R.nn.conv2d(x, w, 2)", (1, 270, 13, 13), (70, 270, 1, 1)),
     ],
 )
 def test_same_bits(packed, body, x, w) -> None:

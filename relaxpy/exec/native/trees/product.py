@@ -264,7 +264,9 @@ def _cheaper(
         factor = A if d.has(A) else B
         rows = math.prod(o.extent.constant or 1 for o in columns if o.has(factor) != d.has(factor))
         extent, stride = d.extent.constant or 0, d.strides[factor].constant
-        fill = -(-extent // 8) * 8 / max(extent, 1)
+        vectors = -(-extent // 8)
+        # A tile of four rows loads four scalars as well, for which a single vector waits.
+        fill = max(vectors, (4 + vectors) / 4) * 8 / max(extent, 1)
         copy = {1: 0, 2: 3}.get(stride or 0, 16)
         if copy and any(o.strides[factor].constant == 1 for o in over):
             copy = 4

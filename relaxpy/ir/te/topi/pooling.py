@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 PoolType: TypeAlias = Literal["max", "avg"]
+_Combine: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
 #: The maximum number of elements of an unrolled window along an axis.
 MOST_TERMS = 16
 
@@ -91,6 +92,15 @@ class Along:
     def is_whole(self) -> bool:
         """True if pooling is the identity: each window is one element, in order."""
         return self.kernel == self.stride == 1 and not self.before and not self.after
+
+    @property
+    def has_narrow_padding(self) -> bool:
+        """True if only the first and the last of short windows may contain padding.
+
+        These are loops of their own, which take longer to compile where the size is not known.
+        """
+        is_narrow = max(self.before, self.end) <= self.stride
+        return is_narrow and self.kernel <= MOST_TERMS and isinstance(self.size, tir.IntImm)
 
     def position(self, window: PrimExpr, element: PrimExpr) -> PrimExpr:
         """The position along the padded axis of an element of a window."""
@@ -168,30 +178,62 @@ def _padded(data: Tensor, windows: Sequence[Along], fill: PrimExpr) -> Tensor:
     return pad(data, before, after, fill, name="pad_temp")
 
 
-def reduce_windows(
-    x: Tensor, along: Along, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], kind: str
+def _reduced(
+    x: Tensor, windows: Sequence[Along], combine: _Combine, kind: str, fill: PrimExpr
 ) -> Tensor:
-    """Reduce each window of x along one axis to one element."""
-    shape = list(x.shape)
-    shape[along.axis] = along.count
-    axis = along.axis
-
-    def read(index: Sequence[PrimExpr], element_index: PrimExpr) -> PrimExpr:
-        return x(*index[:axis], along.position(index[axis], element_index), *index[axis + 1 :])
-
-    if along.kernel <= MOST_TERMS:
-
-        def element(*index: PrimExpr) -> Any:
-            return folded(combine, (read(index, number(k)) for k in range(along.kernel)))
-
+    """Reduce each window of x, whose padding consists of `fill`, to one element."""
+    axes = [along for along in windows if not along.is_whole]
+    if axes and axes[0].has_narrow_padding:
+        first, *axes = axes
+        x = reduce_windows(x, first, combine, kind, fill, padded=axes)
     else:
-        reduction = te.reduce_axis((number(0), number(along.kernel)), "k")
+        x = _padded(x, windows, fill)
+    for along in axes:
+        x = reduce_windows(x, along, combine, kind)
+    return x
+
+
+def reduce_windows(
+    x: Tensor,
+    along: Along,
+    combine: _Combine,
+    kind: str,
+    fill: PrimExpr | None = None,
+    padded: Sequence[Along] = (),
+) -> Tensor:
+    """Reduce each window of x along one axis to one element.
+
+    Unless `fill` is None, x has no padding yet: that is `fill` along the axis, and the result has
+    it along the axes `padded`. Their padding is written with the result, without a copy of x.
+    """
+    shape, axis = list(x.shape), along.axis
+    shape[axis] = along.count
+    for other in padded:
+        shape[other.axis] = shape[other.axis] + number(other.before + other.end)
+
+    def inside(
+        index: Sequence[PrimExpr], axes: Sequence[Along], value: Callable[..., Any]
+    ) -> PrimExpr:
+        """The value at an index without padding, or `fill` where that is in the padding."""
+        at, tests = list(index), list[PrimExpr]()
+        for other in axes if fill is not None else ():
+            if other.before or other.end:
+                tests += _is_inside(at[other.axis], other, other.size)
+                at[other.axis] = at[other.axis] - number(other.before)
+        return intrin.if_then_else(ops.all_of(*tests), value(*at), fill) if tests else value(*at)
+
+    def window(*index: PrimExpr) -> Any:
+        def read(k: PrimExpr) -> PrimExpr:
+            at = along.position(index[axis], k)
+            return inside((*index[:axis], at, *index[axis + 1 :]), [along], x)
+
+        if along.kernel <= MOST_TERMS:
+            return folded(combine, (read(number(k)) for k in range(along.kernel)))
         reducer = reduce.sum if kind == "sum" else reduce.max
+        return reducer(read(reduction.var), axis=reduction)
 
-        def element(*index: PrimExpr) -> Any:
-            return reducer(read(index, reduction.var), axis=reduction)
-
-    return computed(shape, element, f"pool_{kind}")
+    reduction = te.reduce_axis((number(0), number(along.kernel)), "k")
+    return computed(shape, lambda *index: inside(index, padded, window), f"pool_{kind}")
 
 
 def sum_dtype(dtype: DataType) -> DataType:
@@ -230,21 +272,14 @@ def _members(windows: Sequence[Along], *, include_padding: bool) -> dict[int, Te
 
 def _mean(x: Tensor, windows: Sequence[Along], *, include_padding: bool) -> Tensor:
     wide = as_dtype(x, sum_dtype(x.dtype))
-    total = _padded(wide, windows, ops.const(0, wide.dtype))
-    for along in windows:
-        if not along.is_whole:
-            total = reduce_windows(total, along, ops.add, "sum")
+    total = _reduced(wide, windows, ops.add, "sum", ops.const(0, wide.dtype))
     return divided(total, _members(windows, include_padding=include_padding), x.dtype)
 
 
 def _greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
     if x.dtype.is_bool:
         return as_dtype(_greatest(as_dtype(x, DataType("uint8")), windows), x.dtype)
-    result = _padded(x, windows, least(x.dtype))
-    for along in windows:
-        if not along.is_whole:
-            result = reduce_windows(result, along, ops.maximum, "max")
-    return result
+    return _reduced(x, windows, ops.maximum, "max", least(x.dtype))
 
 
 def check_kind(pool_type: str) -> None:

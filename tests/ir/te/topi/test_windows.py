@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy import topi
+import relaxpy
+from relaxpy import relax, topi
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import ProducerLoad, Tensor
 from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source
 from tests.fuzz.seed import COUNT
 from tests.ir.ops.cases.windows import convolve, pool, transpose_convolve
 from tests.ir.te.topi.test_topi import Array, evaluate
@@ -122,6 +124,37 @@ def test_the_first_stage_is_the_padding_as_in_tvm() -> None:
     for padding in ((1, 0), 0):
         result = topi.nn.conv(x, w, 1, padding, 1, 1, "NCHW")
         assert [t.name for t in result.op.input_tensors] == ["pad_temp", "x"]
+
+
+@pytest.mark.parametrize(
+    ("op", "windows"),
+    [
+        ("max_pool2d", "3, 2, (1, 1), 1"),
+        ("max_pool2d", "(3, 2), (1, 2), (1, 0, 1, 2), 1, True"),
+        ("avg_pool2d", "2, 3, (2, 1, 3, 0), (3, 2)"),
+        ("avg_pool2d", "1, 1, (1, 2), 1"),
+    ],
+)
+def test_pools_of_known_sizes_copy_no_image_and_have_the_same_bits(op, windows) -> None:
+    values = np.random.default_rng(1).choice(
+        np.array([-0.0, 1.1, -2.3, 1e30, np.inf, np.nan], "float32"), (2, 3, 7, 18)
+    )
+    known, unknown = (
+        relax.transform.LegalizeOps()(
+            from_source(f"""
+                @I.ir_module
+                class Module:
+                    @R.function
+                    def main(x: R.Tensor({sizes}, "float32")):
+                        return R.nn.{op}(x, {windows})
+            """)
+        )
+        for sizes in (values.shape, '("n", 3, "h", "w")')
+    )
+    assert ("pad_temp" in known.script(), "pad_temp" in unknown.script()) == (False, True)
+    padded = relaxpy.compile(unknown, target="numpy")["main"](values).tobytes()
+    for target in ("native", "numpy"):
+        assert relaxpy.compile(known, target=target)["main"](values).tobytes() == padded
 
 
 @pytest.mark.parametrize(
