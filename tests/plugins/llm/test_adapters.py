@@ -197,7 +197,7 @@ def test_scales_are_those_of_peft(tmp_path: Path) -> None:
         (
             {},
             {"model.layers.0.self_attn.q_proj.lora_magnitude": (64,)},
-            "expected factors of products",
+            "expected factors of layers",
         ),
         (
             {},
@@ -205,7 +205,7 @@ def test_scales_are_those_of_peft(tmp_path: Path) -> None:
                 "model.embed_tokens.lora_A": (4, RAW["vocab_size"]),
                 "model.embed_tokens.lora_B": (64, 4),
             },
-            "adapts layers that this model has not as products: model.embed_tokens",
+            "adapts what is not a linear layer of this model: model.embed_tokens",
         ),
     ],
 )
