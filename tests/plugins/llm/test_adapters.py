@@ -260,6 +260,8 @@ def test_names_of_adapters(adapted: Any, places: dict[str, Path]) -> None:
             adapted.add_adapter(name, places["a0"])
     with pytest.raises(FileNotFoundError):
         adapted.add_adapter("bad", places["a0"] / "none")
+    with pytest.raises(TypeError, match="expected the path of an adapter, found 3"):
+        load(places["none"], target="numpy", adapters={"bad": 3})  # type: ignore[dict-item]
     assert adapted.adapters == ["a0", "a1"]
 
 
