@@ -1,4 +1,4 @@
-"""Adapters (LoRA): products of low rank, which are added to those of a model for some requests."""
+"""Adapters (LoRA): low-rank updates of linear layers, for the requests that name them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _REFUSED: Final = (
     "layer_replication",
     "megatron_config",
 )
-"""Entries of adapters that are more than products of low rank."""
+"""Entries of adapters that are more than low-rank updates of linear layers."""
 _PLAIN_STARTS: Final = (True, False, None, "gaussian", "orthogonal", "eva")
 """The values of `init_lora_weights` that leave the weights of the model as they are."""
 
 
 Kinds: TypeAlias = frozenset[tuple[str, int]]
-"""Kinds of layers that are adapted, each with the number of its parts."""
+"""The adapted layers of each block, and the number of layers that are fused into each."""
 
 
 @dataclass(frozen=True)
@@ -115,21 +115,13 @@ class AdapterSet:
             found[f"{layer}.lora_b"] = whole.up.reshape(-1, rows)
         return found
 
-    def shares(
-        self, adapters: Sequence[Adapter | None], counts: Sequence[int], dtype: str
-    ) -> tuple[Any, ...]:
-        """1 for the ranks of the adapter of each row, and 0 for others: (rows, parts * rank)."""
+    def mask(self, adapters: Sequence[Adapter | None], counts: Sequence[int], dtype: str) -> Any:
+        """1 for the ranks of the adapter of each row, and 0 for others: (rows, rank)."""
         rows = np.zeros((len(adapters), self.rank), dtype)
         for row, adapter in zip(rows, adapters, strict=True):
             if adapter is not None:
                 row[slice(*self._start[adapter.number])] = 1
-        rows = np.repeat(rows, counts, axis=0)
-        return tuple(np.tile(rows, parts) for parts in counts_of(self.kinds))
-
-
-def counts_of(kinds: Kinds) -> list[int]:
-    """The numbers of parts that some kinds have."""
-    return sorted({parts for _, parts in kinds})
+        return np.repeat(rows, counts, axis=0)
 
 
 def kind_of(layer: str) -> str:
@@ -138,7 +130,7 @@ def kind_of(layer: str) -> str:
 
 
 def linear_layers(decoder: Any) -> dict[str, Any]:
-    """The layers of a model that are products, by their paths."""
+    """The linear layers of a decoder, by their paths."""
     found: dict[str, Any] = {}
 
     class Finder(Mutator):
@@ -154,7 +146,7 @@ def linear_layers(decoder: Any) -> dict[str, Any]:
 
 
 def parts_of(config: Config, layer: str, count: int, rows: int) -> list[int]:
-    """The rows of the products that are one in a layer."""
+    """The rows of each of the layers that are fused into one."""
     if count == 3 and layer.endswith("attention.qkv"):
         return [n * config.head_dim for n in (config.heads, config.kv_heads, config.kv_heads)]
     return [rows // count] * count
@@ -205,7 +197,7 @@ def read_adapter(path: Path, config: Config, dtype: str) -> Adapter:
             raise ModelError(f"{path} has infinities or NaN in the factors of {layer}")
     if unknown := sorted(pairs.keys() - used):
         listed = ", ".join(unknown[:5])
-        raise ModelError(f"{path} adapts layers that this model has not as products: {listed}")
+        raise ModelError(f"{path} adapts what is not a linear layer of this model: {listed}")
     if not factors:
         raise ModelError(f"{path} has no factors (lora_A and lora_B)")
     return Adapter(factors, rank)
@@ -251,7 +243,7 @@ def _of_folder(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, An
     for name, array in open_weights(weights).items():
         found = re.fullmatch(r"base_model\.model\.(.+)\.lora_([AB])(\.default)?\.weight", name)
         if found is None:
-            raise ModelError(f"{weights} has the tensor {name:.100}, expected factors of products")
+            raise ModelError(f"{weights} has the tensor {name:.100}, expected factors of layers")
         stem = found[1]
         pairs.setdefault(f"{stem}.weight", [None, None])["AB".index(found[2])] = array
     listed = names_of(config, [*pairs, *_embedding_of(pairs)])
@@ -282,7 +274,7 @@ def _of_gguf(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, Any]
     for name, array in Weights(path, entries).items():
         stem, _, kind = name.rpartition(".")
         if kind not in ("lora_a", "lora_b"):
-            raise ModelError(f"{path} has the tensor {name:.100}, expected factors of products")
+            raise ModelError(f"{path} has the tensor {name:.100}, expected factors of layers")
         pairs.setdefault(stem, [None, None])[kind == "lora_b"] = array
         stems[stem] = header.tensors[name]
     names, _ = names_in_gguf(config, Header(header.metadata, stems))
@@ -309,41 +301,45 @@ def _complete(pairs: Mapping[str, Sequence[Any]], path: Path) -> dict[str, Any]:
 
 
 class _Adapted(nn.Module):
-    """A product, and one of low rank for the rows whose adapters it has."""
+    """A linear layer, and its update for the rows whose adapters have one."""
 
-    def __init__(self, layer: Any, parts: int, dtype: str, shares: dict[int, nn.Tensor]) -> None:
-        self.plain, self.parts, self._shares = layer, parts, shares
+    def __init__(self, layer: Any, parts: int, dtype: str, mask: dict[str, nn.Tensor]) -> None:
+        self.plain, self.parts, self._mask = layer, parts, mask
         self.lora_a = nn.Parameter((f"rank{parts}", layer.in_features), dtype)
         self.lora_b = nn.Parameter((f"rank{parts}", layer.out_features), dtype)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
+        mask = self._mask[_MASK]
+        rows, rank = mask.shape
         low = op.matmul(x, op.permute_dims(self.lora_a))
+        low = op.reshape(low, [rows, self.parts, rank]) * op.reshape(mask, [rows, 1, rank])
         # Sizes are variables of each parameter, which are equal.
-        low = low * op.reshape(self._shares[self.parts], low.shape)
-        low = op.reshape(low, [low.shape[0], self.lora_b.shape[0]])
+        low = op.reshape(low, [rows, self.lora_b.shape[0]])
         plain: nn.Tensor = self.plain(x)
         return plain + op.matmul(low, self.lora_b)
+
+
+_MASK: Final = "mask"
 
 
 class _WithAdapters(Mutator):
     """Replaces the layers of some kinds."""
 
-    def __init__(self, layers: Mapping[str, Any], dtype: str, shares: dict[int, nn.Tensor]) -> None:
-        self.layers, self.dtype, self.shares = layers, dtype, shares
+    def __init__(self, layers: Mapping[str, Any], dtype: str, mask: dict[str, nn.Tensor]) -> None:
+        self.layers, self.dtype, self.mask = layers, dtype, mask
 
     @override
     def visit_module(self, name: str, node: Any) -> Any:
         if name not in self.layers:
             return self.visit(name, node)
-        return _Adapted(node, self.layers[name][0], self.dtype, self.shares)
+        return _Adapted(node, self.layers[name][0], self.dtype, self.mask)
 
 
 class AdaptedDecoder(nn.Module):
-    """A decoder whose methods take the shares of rows as of `AdapterSet.shares`."""
+    """A decoder whose methods take the mask of rows and ranks as of `AdapterSet.mask`."""
 
     def __init__(self, decoder: Any, kinds: Kinds, dtype: str) -> None:
-        self._shares: dict[int, nn.Tensor] = {}
-        self._counts = counts_of(kinds)
+        self._mask: dict[str, nn.Tensor] = {}
         self.dtype, parts = dtype, dict(kinds)
         self.layers = {
             layer: (parts[kind_of(layer)], int(node.in_features), int(node.out_features))
@@ -351,28 +347,27 @@ class AdaptedDecoder(nn.Module):
             if kind_of(layer) in parts
         }
         """The adapted layers: their parts, columns and rows."""
-        self.decoder = _WithAdapters(self.layers, dtype, self._shares).visit("", decoder)
+        self.decoder = _WithAdapters(self.layers, dtype, self._mask).visit("", decoder)
 
-    def decode(self, ids: nn.Tensor, shares: Sequence[nn.Tensor], cache: PagedKVCache) -> nn.Tensor:
+    def decode(self, ids: nn.Tensor, mask: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
         """As of `Decoder`."""
-        self._shares.update(zip(self._counts, shares, strict=True))
+        self._mask[_MASK] = mask
         found: nn.Tensor = self.decoder.decode(ids, cache)
         return found
 
     def forward(
-        self, ids: nn.Tensor, rows: nn.Tensor, shares: Sequence[nn.Tensor], cache: PagedKVCache
+        self, ids: nn.Tensor, rows: nn.Tensor, mask: nn.Tensor, cache: PagedKVCache
     ) -> nn.Tensor:
         """As of `Decoder`."""
-        self._shares.update(zip(self._counts, shares, strict=True))
+        self._mask[_MASK] = mask
         x = self.decoder.hidden(ids, cache)
-        for parts, share in self._shares.items():
-            self._shares[parts] = op.take(share, rows, axis=0)
+        self._mask[_MASK] = op.take(mask, rows, axis=0)
         found: nn.Tensor = self.decoder.scores(op.take(x, rows, axis=0))
         return found
 
-    def states(self, ids: nn.Tensor, shares: Sequence[nn.Tensor], cache: PagedKVCache) -> nn.Tensor:
+    def states(self, ids: nn.Tensor, mask: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
         """As of `Decoder`."""
-        self._shares.update(zip(self._counts, shares, strict=True))
+        self._mask[_MASK] = mask
         found: nn.Tensor = self.decoder.states(ids, cache)
         return found
 
@@ -387,6 +382,6 @@ class AdaptedDecoder(nn.Module):
         for method in found.values():
             [rows] = method["ids"].shape
             cache, plain = method.pop("cache"), method.pop("$")
-            shares: list[Any] = [spec.Tensor([rows, f"rank{n}"], self.dtype) for n in self._counts]
-            method |= {"shares": spec.Tuple("shares", shares), "cache": cache, "$": plain}
+            mask: Any = spec.Tensor([rows, "rank"], self.dtype)
+            method |= {"mask": mask, "cache": cache, "$": plain}
         return found

@@ -289,7 +289,7 @@ class CompiledDecoder:
         if any(adapters):
             own = self._adapting(adapters)
             program = self._other_program(own.adapters.kinds, hooked, *_STEPS)
-            last = (*last, own.adapters.shares(adapters, [*map(len, ids)], self.dtype))
+            last = (*last, own.adapters.mask(adapters, [*map(len, ids)], self.dtype))
             params = own.params
         elif hooked:
             program = self._other_program(frozenset(), True, *_STEPS)
@@ -309,7 +309,7 @@ class CompiledDecoder:
         if adapter is not None:
             own = self._adapting([adapter])
             program = self._other_program(own.adapters.kinds, calls is not None, "states")
-            params, extra = own.params, [own.adapters.shares([adapter], [len(ids)], self.dtype)]
+            params, extra = own.params, [own.adapters.mask([adapter], [len(ids)], self.dtype)]
         else:
             program = self._other_program(frozenset(), calls is not None, "states")
             params = self.params

@@ -62,8 +62,8 @@ class Request:
     """Guesses them by a smaller model where the text before does not tell them."""
     most_guesses: int = 0
     """How many tokens are guessed for a call at most."""
-    hope: int = 0
-    """How many of them now, by how many were right."""
+    guess_limit: int = 0
+    """How many of them for the next call, by how many were right before."""
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -201,7 +201,7 @@ class Engine:
         request.adapter, request.hooks = adapter, hooks
         if not hooks:  # which would see wrong guesses
             request.lookup, request.draft = Lookup(lookup) if lookup else None, draft
-            request.most_guesses = request.hope = max(lookup, MOST_DRAFTED if draft else 0)
+            request.most_guesses = request.guess_limit = max(lookup, MOST_DRAFTED if draft else 0)
         self.waiting.append(request)
         return request
 
@@ -237,9 +237,11 @@ class Engine:
         if request.guesses and request.guesses[0] == token:
             request.guesses, request.scores = request.guesses[1:], request.scores[1:]
             request.read += 1
-            request.hope = min(request.hope + 1, request.most_guesses)
+            request.guess_limit = min(request.guess_limit + 1, request.most_guesses)
         else:
-            request.hope = max(request.hope - len(request.guesses), min(1, request.most_guesses))
+            request.guess_limit = max(
+                request.guess_limit - len(request.guesses), min(1, request.most_guesses)
+            )
             self._drop_guesses(request)
         is_full = len(request.tokens) == request.max_tokens
         is_whole = request.form is not None and request.form.is_whole
@@ -333,7 +335,7 @@ class Engine:
         asked: dict[Draft, list[tuple[Request, int]]] = {}
         for request, count in parts:
             # After the guesses, at least one more token is chosen.
-            most = min(left, request.hope, request.max_tokens - len(request.tokens) - 1)
+            most = min(left, request.guess_limit, request.max_tokens - len(request.tokens) - 1)
             if most < 1 or request.read + count < request.length:
                 continue
             if request.lookup and (own := request.lookup.guess(request.all_tokens, most)):

@@ -216,6 +216,8 @@ class LanguageModel:
             )
         if name in self._adapters:
             raise ModelError(f"{self.name} has an adapter {name!r}")
+        if not isinstance(path, (str, Path)):  # as a value of the table of `load`
+            raise unexpected(path, "expected the path of an adapter")
         own = read_adapter(Path(path), self.decoder.config, self.decoder.dtype)
         kinds = AdapterSet([own, *self._adapters.values()]).kinds
         if len(dict(kinds)) < len(kinds):

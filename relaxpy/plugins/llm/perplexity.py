@@ -87,6 +87,8 @@ def perplexity(
     against: LanguageModel | None,
 ) -> Perplexity:
     """That of `LanguageModel.perplexity`."""
+    if not isinstance(text, str):
+        raise ParameterError.of("text", text, "a text")
     models = [lm] if against is None else [lm, against]
     most = min(model.decoder.context for model in models)
     size = _within(

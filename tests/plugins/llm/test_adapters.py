@@ -197,7 +197,7 @@ def test_scales_are_those_of_peft(tmp_path: Path) -> None:
         (
             {},
             {"model.layers.0.self_attn.q_proj.lora_magnitude": (64,)},
-            "expected factors of products",
+            "expected factors of layers",
         ),
         (
             {},
@@ -205,7 +205,7 @@ def test_scales_are_those_of_peft(tmp_path: Path) -> None:
                 "model.embed_tokens.lora_A": (4, RAW["vocab_size"]),
                 "model.embed_tokens.lora_B": (64, 4),
             },
-            "adapts layers that this model has not as products: model.embed_tokens",
+            "adapts what is not a linear layer of this model: model.embed_tokens",
         ),
     ],
 )
@@ -260,6 +260,8 @@ def test_names_of_adapters(adapted: Any, places: dict[str, Path]) -> None:
             adapted.add_adapter(name, places["a0"])
     with pytest.raises(FileNotFoundError):
         adapted.add_adapter("bad", places["a0"] / "none")
+    with pytest.raises(TypeError, match="expected the path of an adapter, found 3"):
+        load(places["none"], target="numpy", adapters={"bad": 3})  # type: ignore[dict-item]
     assert adapted.adapters == ["a0", "a1"]
 
 

@@ -78,6 +78,7 @@ def test_models_are_compared_token_by_token(lm, tmp_path) -> None:
         ),
         ({"chunks": 0}, "chunks cannot be 0, expected an integer from 1"),
         ({"context": 256, "text": "the cat"}, "the text has 3 tokens, and a chunk 256"),
+        ({"text": 3}, "text cannot be 3, expected a text"),
         ({"against": "tiny"}, "against cannot be 'tiny', expected a language model"),
     ],
 )
