@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from relaxpy.errors import MisuseError, UnknownNameError, unexpected
 from relaxpy.exec.api.compile import compile
@@ -49,7 +50,7 @@ def bound(
     )
 
 
-def _joined(weights: Mapping[str, object] | None, named: Mapping[str, object]) -> dict[str, object]:
+def _joined(weights: Mapping[str, object] | None, named: Mapping[str, object]) -> dict[Any, object]:
     """The values of a mapping and of keywords, by name.
 
     Errors:
@@ -62,16 +63,14 @@ def _joined(weights: Mapping[str, object] | None, named: Mapping[str, object]) -
             "weights are a mapping of names to arrays",
             hint='write ex.bind(w=array), or ex.bind({"w": array})',
         )
-    values = dict(weights or {})
-    for name, value in named.items():
-        if name in values:
-            raise MisuseError(f"parameter {name} is bound twice", about=value)
-        values[name] = value
-    if not values:
+    given = weights or {}
+    for name in given.keys() & named.keys():
+        raise MisuseError(f"parameter {name} is bound twice", about=named[name])
+    if not (given or named):
         raise MisuseError(
             "bind takes values of parameters, found none", hint="write ex.bind(w=array)"
         )
-    return values
+    return {**given, **named}
 
 
 def _apart(module: IRModule, name: str) -> IRModule:

@@ -230,13 +230,14 @@ class Lowered:
         module = self._source()
         with noted_reads() as reads:
             is_instrumented = self._instrument is not None and self._times is None
+            new_backend = self.new_backend if self._times is None else self._timed_backend
             lowered = lower_module(
-                module, self._backend, self.programs, is_instrumented=is_instrumented
+                module, new_backend, self.programs, is_instrumented=is_instrumented
             )
         self._answers = answers_in(reads)
         return lowered
 
-    def _backend(self) -> Backend:
+    def _timed_backend(self) -> Backend:
         backend = self.new_backend()
         if backend.native is not None:
             backend.native.times = self._times
