@@ -71,6 +71,10 @@ MAX_DEPTH: Final = "max_depth"
 """The attribute of a function that calls itself: how many calls of it are nested at most."""
 
 
+class _BindingRefusedError(RefusedError):
+    """A binding is unsupported; the message says which."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tail:
     """Steps of an iteration, and how it ends: by a branch of tails, by the next one, or by a value.
@@ -177,7 +181,10 @@ class GraphReader:
         """
         func, parameters = self._func, self._parameters
         for var in func.params:
-            self._values[var] = parameters.add(var.struct_info)
+            try:
+                self._values[var] = parameters.add(var.struct_info)
+            except RefusedError as error:
+                raise RefusedError(f"parameter {var.name_hint}: {error}") from None
         result = self._body(func.body)
         self._check_result(func, result)
         result = self._read(self._original(result))
@@ -206,12 +213,16 @@ class GraphReader:
             self._sessions.found(),
         )
 
-    def _check_result(self, func: rx.Function, result: Value) -> None:
+    def _check_result(self, func: rx.Function, result: Value, where: str = "") -> None:
         ret = func.ret_struct_info
         known = None if ret is None else substitute_info(ret, self._known)
         variables = {size for size in self._given if isinstance(size, tir.Var)} | {*self._found}
         if known is not None and not is_base_of(known, _sinfo(result), variables):
-            raise RefusedError("the struct info of its result is checked when it runs")
+            found, where = _sinfo(result), where or "its result"
+            raise RefusedError(
+                f"{where} is {found}, and is checked to be {known} when it runs: R.match_cast it"
+                " before it is returned, or declare what it is"
+            )
 
     def _region(self, results: Sequence[Tensor]) -> Region:
         """The steps that were read, with these results."""
@@ -279,9 +290,14 @@ class GraphReader:
             if isinstance(binding.value, rx.Function) and binding.var is not None:
                 self._functions[binding.var] = binding.value
                 continue
-            value = self._value(binding.value)
-            if isinstance(binding, rx.MatchCast):
-                value = self._cast(value, binding.struct_info)
+            try:
+                value = self._value(binding.value)
+                if isinstance(binding, rx.MatchCast):
+                    value = self._cast(value, binding.struct_info)
+            except _BindingRefusedError:
+                raise
+            except RefusedError as error:
+                raise _BindingRefusedError(f"{error}{_location(binding)}") from None
             if binding.var is not None:
                 self._values[binding.var] = value
 
@@ -463,7 +479,10 @@ class GraphReader:
 
     def _filling(self, shape: Value) -> Tensor:
         if not isinstance(shape, Shape) or any(isinstance(size, Element) for size in shape.sizes):
-            raise RefusedError("a shape is not known")
+            raise RefusedError(
+                "the sizes of a shape are elements of a tensor: name them, R.match_cast(R.tensor_to"
+                "_shape(...), R.Shape([...]))"
+            )
         sizes = [size for size in shape.sizes if isinstance(size, tir.PrimExpr)]
         self._sizes.update(sizes)
         tensor = self._new(
@@ -617,7 +636,7 @@ class GraphReader:
         value = self._joined([end.value for end in ends], join)
         for number, end in enumerate(ends):
             end.sizes.extend(self._differing(join, number, end.steps))
-        self._check_result(func, value)
+        self._check_result(func, value, f"the result of {name.name_hint}")
         results = [*join.results, *self._sizes_after(join)]
         iteration, _ = self._tail_region(tail, following, results, in_place)
         self._steps = around
@@ -659,7 +678,7 @@ class GraphReader:
         self._recursions[name] = func, step, sizes
         self._steps = []
         value = self._read(self._body(func.body))
-        self._check_result(func, value)
+        self._check_result(func, value, f"the result of {where}")
         if self._written != written:
             raise RefusedError(f"{where}, which calls itself, has kernels that write in place")
         region = self._region([*leaves(value)])
@@ -998,6 +1017,13 @@ def _changing(func: rx.Function, name: rx.Var) -> set[tir.Var]:
             images = map_params(params, [arg.struct_info or _ANY for arg in call.args])
             found |= {v for v in sizes if prove_equal(images.get(v, _ZERO), v) is not True}
     return found
+
+
+def _location(binding: rx.Binding) -> str:
+    """Where a binding is in the program, for a message."""
+    name = f"the value of {binding.var.name_hint}" if binding.var is not None else "a check"
+    span = binding.span or binding.value.span
+    return f" ({name}{f', line {span.line}' if span is not None else ''})"
 
 
 def _written(sizes: Iterable[tir.PrimExpr]) -> str:
