@@ -66,6 +66,7 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.passes.legalize import is_known
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -182,7 +183,10 @@ class ExportBackend(GraphBackend):
             with self.faults_refused(f"{name} cannot be native code", f"{name} is not exported"):
                 graph = self.read(context, func)
                 if any(isinstance(leaf, Anything) for leaf in leaves_of(graph.params)):
-                    raise RefusedError("a parameter is an object of Python")
+                    raise RefusedError(
+                        "a parameter is an object of Python: declare it as a tensor of known rank"
+                        " and datatype, a tuple, a shape or R.Prim"
+                    )
                 if any(isinstance(value, Passed) for value in _values(graph.result)):
                     raise RefusedError("a result is a number that is a parameter")
                 self.kernels.update(self.forms_of(graph))
@@ -367,9 +371,7 @@ class _Exporter:
         backend, functions = self.backend, self.source.functions_by_name
         found = False
         public = {name for name, _ in public_signatures(self.source).values()}
-        dynamic = [
-            (name, operator_name(call)) for name, call in dynamic_calls(self.lowered.program)
-        ]
+        dynamic = [*dynamic_calls(self.lowered.program)]
         for name, func in functions.items():
             if not isinstance(func, rx.Function) or name not in public:
                 continue
@@ -381,9 +383,7 @@ class _Exporter:
                 for n in _packed_functions(func)
                 if n not in backend.externs
             ]
-            reasons += [
-                f"the sizes of {op} are not known before it runs" for n, op in dynamic if n == name
-            ]
+            reasons += [_without_sizes(call) for caller, call in dynamic if caller == name]
             kernels = dict.fromkeys(_kernels_called(func, self.lowered.lowering))
             reasons += [
                 f"the kernel {kernel}: {backend.refusals[kernel]}"
@@ -393,6 +393,26 @@ class _Exporter:
             yield from ((name, why) for why in reasons or [backend.refusals[name]])
         if not found and not any(isinstance(functions[n], rx.Function) for n in public):
             yield self.name, "there is no public Relax function"
+
+
+def _without_sizes(call: rx.Call) -> str:
+    """Why a call that is lowered when it runs is not exported, and what to write."""
+    text = f"the sizes of {operator_name(call)} are not known before it runs"
+    for arg in (field for each in call.args for field in _fields(each)):
+        match arg:
+            case rx.Var(name_hint=name, struct_info=rx.ShapeStructInfo(values=None) as sinfo):
+                return f"{text}: {name} is {sinfo}; R.match_cast it to R.Shape([...])"
+            case rx.Var(name_hint=name, struct_info=rx.StructInfo() as sinfo) if not is_known(
+                sinfo
+            ):
+                return f"{text}: {name} is {sinfo}; R.match_cast it to R.Tensor((...), ...)"
+            case _:
+                pass
+    return text
+
+
+def _fields(arg: rx.Expr) -> Sequence[rx.Expr]:
+    return arg.fields if isinstance(arg, rx.Tuple) else (arg,)
 
 
 def _packed_functions(func: rx.Function) -> Iterator[str]:

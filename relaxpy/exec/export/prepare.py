@@ -72,6 +72,12 @@ class _WithSizes(Refined):
     sizes.
     """
 
+    def __init__(self, module: IRModule, sinfos: Mapping[rx.Var, rx.StructInfo]) -> None:
+        self._known = dict(sinfos)
+        super().__init__(module, self._known)
+        self._results = set[rx.Expr]()
+        """What sequences return, which needs no sizes: it may be the call of a loop."""
+
     @override
     def visit_var_(self, op: rx.Var) -> rx.Expr:
         var: rx.Var = super().visit_var_(op)
@@ -85,8 +91,21 @@ class _WithSizes(Refined):
         """The result of a function may have sizes that only its body, which is here now, names."""
         var, known = binding.var, binding.value.struct_info
         if known is not None and var.struct_info is not None and is_sharper(known, var.struct_info):
-            self.refined = {**self.refined, var: known}
-        super().visit_var_binding_(binding)
+            self._known[var] = known
+        computes = isinstance(binding.value, rx.If) or _is_local_call(binding.value)
+        if not computes or var in self._results or _sized(binding.value.struct_info) is None:
+            super().visit_var_binding_(binding)
+            return
+        value = self.builder_.emit(self.visit_expr(binding.value), var.name_hint)
+        sized = _sized(value.struct_info) or self.builder_.struct_info_of(value)
+        self._known[var] = sized
+        self.visit_match_cast_(rx.MatchCast(var, value, sized, binding.span))
+
+    @override
+    def visit_seq_expr_(self, op: rx.SeqExpr) -> rx.Expr:
+        self._results.add(op.body)
+        found: rx.Expr = super().visit_seq_expr_(op)
+        return found
 
     @override
     def visit_call_(self, call: rx.Call) -> rx.Expr:
@@ -101,6 +120,26 @@ class _WithSizes(Refined):
         if not record.data_dependent or record.legalize_alone is None or not known:
             return new
         return cast("rx.Expr", record.legalize_alone(self.builder_, new))
+
+
+def _is_local_call(value: rx.Expr) -> bool:
+    return isinstance(value, rx.Call) and isinstance(value.op, rx.Var)
+
+
+def _sized(sinfo: rx.StructInfo | None) -> rx.StructInfo | None:
+    """Struct info with variables for the dimensions that are not known; None if all are."""
+    match sinfo:
+        case rx.TupleStructInfo(fields=fields):
+            found = [_sized(each) for each in fields]
+            if all(each is None for each in found):
+                return None
+            pairs = zip(found, fields, strict=True)
+            return rx.TupleStructInfo([each or field for each, field in pairs])
+        case rx.TensorStructInfo(shape=None, ndim=ndim) if ndim >= 0:
+            sizes = [tir.Var(f"size{n}", INT64) for n in range(ndim)]
+            return rx.TensorStructInfo(rx.ShapeExpr(sizes), sinfo.dtype)
+        case _:
+            return None
 
 
 def _legalization(op: Op) -> Legalization | None:

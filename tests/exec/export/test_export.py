@@ -306,6 +306,40 @@ def main(
         b = R.multiply(x, R.sum(R.multiply(a[0], R.astype(a[1], "float32"))))
         y: R.Tensor((n, 4), "float32") = Program.main(b, R.subtract(i, R.const(1, "int64")), c)
     return y
+--- sizes that depend on branches
+def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool"), i: R.Tensor((), "int64")):
+    d = R.less(i, R.const(2, "int64"))
+    a = R.unique(R.round(x))
+    if c:
+        if d:
+            b = (a, R.concat([a, x]))
+        else:
+            b = (x, R.unique(R.concat([a, a])))
+        y = (b[1], b[0])
+    else:
+        y = (R.sin(x), x)
+    return (y, R.add(y[0], R.const(1.0, "float32")), R.sum(y[1]), R.concat([y[0], y[1]]))
+--- sizes that depend on the end of a loop
+def main(x: R.Tensor(("n",), "float32"), i: R.Tensor((), "int64")):
+    n = T.int64()
+    @R.function
+    def loop(
+        a: R.Tensor((n,), "float32"), k: R.Tensor((), "int64")
+    ) -> R.Tensor(ndim=1, dtype="float32"):
+        done = R.less(k, R.const(1, "int64"))
+        if done:
+            small = R.less(R.sum(a), R.const(0.5, "float32"))
+            if small:
+                r = R.unique(R.round(a))
+            else:
+                r = R.concat([a, x])
+            y = r
+        else:
+            b = R.multiply(a, R.const(-1.5, "float32"))
+            y: R.Tensor(ndim=1, dtype="float32") = loop(b, R.subtract(k, R.const(1, "int64")))
+        return y
+    y = loop(x, i)
+    return (R.exp(R.negative(R.abs(y))), y)
 --- a declared size
 def main(x: R.Tensor(("n",), "float32"), i: R.Tensor((2,), "int64")):
     R.func_attr({"tir_var_upper_bound": {"rows": 4, "columns": 4}})

@@ -113,7 +113,7 @@ class Parameters:
     def _integer(self, part: Component) -> Integer:
         [value] = part.sizes or (None,)
         if part.dtype != "int64" or not isinstance(value, tir.Var):
-            raise RefusedError("a parameter is a number, or not a variable of 64 bits")
+            raise RefusedError('a number is not a variable of 64 bits, such as R.Prim(value="n")')
         if value in self.given:
             raise RefusedError("two parameters are the same variable")
         self._add([value])

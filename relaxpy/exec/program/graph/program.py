@@ -392,7 +392,7 @@ def leaves(value: Value) -> Iterator[Tensor]:
         case Tensor():
             yield value
         case Shape():
-            raise RefusedError("a result is a shape")
+            raise RefusedError("a result is a shape: return R.shape_to_tensor of it")
         case Passed():
             return
         case _:
@@ -410,7 +410,10 @@ def elements(tensor: Value) -> Shape:
         [count] = tensor.shape
         if isinstance(count, IntImm):
             return Shape([Element(tensor, position) for position in range(count.value)])
-    raise RefusedError("a shape is not known")
+    raise RefusedError(
+        "the sizes of a shape are elements of a value that is not a tensor of int64 with a shape"
+        ' such as (3,): write that, R.match_cast(..., R.Tensor((3,), "int64"))'
+    )
 
 
 def have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import field
+from functools import reduce
 from typing import TYPE_CHECKING, Final, cast
 
 from relaxpy.exec.native.calls.entry import Array, Integer, sizes_of
@@ -53,7 +55,7 @@ from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, map_para
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.ops import cast_to
+from relaxpy.ir.tir.ops import cast_to, maximum
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -69,12 +71,17 @@ MAX_DEPTH: Final = "max_depth"
 """The attribute of a function that calls itself: how many calls of it are nested at most."""
 
 
+class _BindingRefusedError(RefusedError):
+    """A binding is unsupported; the message says which."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tail:
     """Steps of an iteration, and how it ends: by a branch of tails, by the next one, or by a value.
 
     Fields:
         again: the states of the next iteration.
+        sizes: the tensor with the sizes of the value that depend on how the loop ends.
     """
 
     steps: list[Step]
@@ -82,6 +89,7 @@ class _Tail:
     ways: Sequence[_Tail] = ()
     again: Sequence[Tensor] | None = None
     value: Value = ()
+    sizes: list[Tensor] = field(default_factory=list)
 
     def ends(self) -> Iterator[_Tail]:
         """The tails without branches."""
@@ -89,6 +97,23 @@ class _Tail:
             yield self
         for way in self.ways:
             yield from way.ends()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Join:
+    """The results of a branch or a loop, which has several ends with a value each.
+
+    Fields:
+        known: the sizes that depend on data and are known before it.
+        in_place: the memory that a loop writes in place.
+        results: the new tensors.
+        sizes: the sizes of results that differ, with their values in all ends.
+    """
+
+    known: Set[tir.Var]
+    in_place: Set[Memory] = frozenset()
+    results: list[Tensor] = field(default_factory=list)
+    sizes: dict[tir.Var, Sequence[tir.PrimExpr]] = field(default_factory=dict)
 
 
 class GraphReader:
@@ -156,7 +181,10 @@ class GraphReader:
         """
         func, parameters = self._func, self._parameters
         for var in func.params:
-            self._values[var] = parameters.add(var.struct_info)
+            try:
+                self._values[var] = parameters.add(var.struct_info)
+            except RefusedError as error:
+                raise RefusedError(f"parameter {var.name_hint}: {error}") from None
         result = self._body(func.body)
         self._check_result(func, result)
         result = self._read(self._original(result))
@@ -165,7 +193,7 @@ class GraphReader:
         written = [m for m in self._written if m.origin == "parameter"]
         if any(tensor.memory in written for tensor in results):
             raise RefusedError("it returns a view of a parameter that a kernel writes")
-        self._declare_largest()
+        self._declare_largest({*self._unbounded})
         measured = [n for n, tensor in enumerate(results) if self._mentions_found(tensor.shape)]
         shapes = [self._filling(Shape(results[n].shape)) for n in measured]
         return Graph(
@@ -185,12 +213,16 @@ class GraphReader:
             self._sessions.found(),
         )
 
-    def _check_result(self, func: rx.Function, result: Value) -> None:
+    def _check_result(self, func: rx.Function, result: Value, where: str = "") -> None:
         ret = func.ret_struct_info
         known = None if ret is None else substitute_info(ret, self._known)
         variables = {size for size in self._given if isinstance(size, tir.Var)} | {*self._found}
         if known is not None and not is_base_of(known, _sinfo(result), variables):
-            raise RefusedError("the struct info of its result is checked when it runs")
+            found, where = _sinfo(result), where or "its result"
+            raise RefusedError(
+                f"{where} is {found}, and is checked to be {known} when it runs: R.match_cast it"
+                " before it is returned, or declare what it is"
+            )
 
     def _region(self, results: Sequence[Tensor]) -> Region:
         """The steps that were read, with these results."""
@@ -217,17 +249,18 @@ class GraphReader:
         region = self._nested(steps[first + 1 :], [*inner])
         return Region([*before, Finding(step.sizes, region, [*inner.values()])], outer)
 
-    def _declare_largest(self) -> None:
-        """Give the sizes that depend on data, and are unbounded, the bounds that are declared."""
-        declared = declared_bounds(self._func, UPPER_BOUND) if self._unbounded else {}
-        for var, name in self._unbounded.items():
+    def _declare_largest(self, sizes: Set[tir.Var]) -> None:
+        """Give those of these sizes that are unbounded the bounds that are declared."""
+        unbounded = {v: name for v, name in self._unbounded.items() if v in sizes}
+        declared = declared_bounds(self._func, UPPER_BOUND) if unbounded else {}
+        for var, name in unbounded.items():
             if name not in declared:
                 raise RefusedError(
                     f"the size {name} depends on data: declare its largest value,"
-                    f' R.func_attr({{"tir_var_upper_bound": {{"{name}": ...}}}})'
+                    f' R.func_attr({{"{UPPER_BOUND}": {{"{name}": ...}}}})'
                 )
             self._found[var] = tir.IntImm("int64", declared[name])
-        self._unbounded = {}
+            del self._unbounded[var]
 
     def _mentions_found(
         self, sizes: Iterable[tir.PrimExpr], without: Set[tir.Var] = frozenset()
@@ -257,9 +290,14 @@ class GraphReader:
             if isinstance(binding.value, rx.Function) and binding.var is not None:
                 self._functions[binding.var] = binding.value
                 continue
-            value = self._value(binding.value)
-            if isinstance(binding, rx.MatchCast):
-                value = self._cast(value, binding.struct_info)
+            try:
+                value = self._value(binding.value)
+                if isinstance(binding, rx.MatchCast):
+                    value = self._cast(value, binding.struct_info)
+            except _BindingRefusedError:
+                raise
+            except RefusedError as error:
+                raise _BindingRefusedError(f"{error}{_location(binding)}") from None
             if binding.var is not None:
                 self._values[binding.var] = value
 
@@ -368,6 +406,8 @@ class GraphReader:
     def _cast(self, value: Value, sinfo: rx.StructInfo) -> Value:
         """The value with the sizes that a cast declares, some of which may be variables."""
         match value, sinfo:
+            case tuple(), rx.TupleStructInfo(fields=fields) if len(value) == len(fields):
+                return tuple(map(self._cast, value, fields))
             case Tensor(), rx.TensorStructInfo(shape=rx.ShapeExpr(values=expected)):
                 same = value.sinfo.dtype == sinfo.dtype and len(value.shape) == len(expected)
                 sizes: Sequence[tir.PrimExpr | Element] = value.shape
@@ -439,7 +479,10 @@ class GraphReader:
 
     def _filling(self, shape: Value) -> Tensor:
         if not isinstance(shape, Shape) or any(isinstance(size, Element) for size in shape.sizes):
-            raise RefusedError("a shape is not known")
+            raise RefusedError(
+                "the sizes of a shape are elements of a tensor: name them, R.match_cast(R.tensor_to"
+                "_shape(...), R.Shape([...]))"
+            )
         sizes = [size for size in shape.sizes if isinstance(size, tir.PrimExpr)]
         self._sizes.update(sizes)
         tensor = self._new(
@@ -451,12 +494,16 @@ class GraphReader:
     # ---- branches
 
     def _branch(self, expr: rx.If) -> Value:
-        condition = self._condition(expr.cond)
+        condition, join = self._condition(expr.cond), self._join()
         ways = [self._way(way) for way in (expr.true_branch, expr.false_branch)]
-        (first, then), (second, otherwise) = ways
-        outputs: list[Tensor] = []
-        value = self._joined(first, second, outputs)
+        value = self._joined([value for value, _ in ways], join)
+        then, otherwise = (
+            self._way_region([*leaves(each), *self._differing(join, number, steps)], steps)
+            for number, (each, steps) in enumerate(ways)
+        )
+        outputs = [*join.results, *self._sizes_after(join)]
         self._steps.append(Branch(condition, (then, otherwise), (outputs, outputs), outputs))
+        self._find(join, outputs)
         return value
 
     def _condition(self, expr: rx.Expr) -> Tensor:
@@ -465,42 +512,106 @@ class GraphReader:
             raise RefusedError("a condition is not a tensor")
         return condition
 
-    def _way(self, body: rx.Expr) -> tuple[Value, Region]:
-        """The value of one arm, and its region."""
+    def _way(self, body: rx.Expr) -> tuple[Value, list[Step]]:
+        """The value of one arm, and its steps."""
         around, self._steps = self._steps, []
         value = self._read(self._body(body))
-        results = list(leaves(value))
-        self._check_distinct(results, "a branch")
+        self._check_distinct([*leaves(value)], "a branch")
+        steps, self._steps = self._steps, around
+        return value, steps
+
+    def _way_region(self, results: Sequence[Tensor], steps: list[Step]) -> Region:
+        around, self._steps = self._steps, steps
         region = self._region(results)
+        self._steps = around
         new = {tensor.memory for tensor in region.new_tensors()}
         for tensor in results:
             if tensor.memory.origin == "parameter" and not self._runs_once:
                 raise RefusedError("a branch returns a parameter")
             if tensor.memory.origin != "constant" and tensor.memory not in new:
                 self._passed.add(tensor.memory)
-        self._steps = around
-        return value, region
+        return region
 
-    def _joined(self, first: Value, second: Value, outputs: list[Tensor]) -> Value:
-        """The merge (phi) of two values, with new tensors, which are added to the outputs."""
-        if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
-            return tuple(self._joined(a, b, outputs) for a, b in zip(first, second, strict=True))
-        if isinstance(first, Passed) and first == second:
+    # ---- results of branches and loops
+
+    def _join(self, in_place: Set[Memory] = frozenset()) -> _Join:
+        return _Join({*self._found, *self._unbounded}, in_place)
+
+    def _joined(self, values: Sequence[Value], join: _Join) -> Value:
+        """The merge (phi) of values, with new tensors, which are added to the results.
+
+        A state of a loop that is a result has its memory, if iterations write it in place.
+        """
+        first, *others = values
+        if isinstance(first, tuple) and all(
+            isinstance(other, tuple) and len(other) == len(first) for other in others
+        ):
+            fields = zip(*cast("Sequence[tuple[Value, ...]]", values), strict=True)
+            return tuple(self._joined(each, join) for each in fields)
+        if isinstance(first, Passed) and all(other == first for other in others):
             return first
-        if isinstance(first, Tensor) and isinstance(second, Tensor):
-            same = first.sinfo.dtype == second.sinfo.dtype
-            if same and have_shape(first, second.shape):
-                outputs.append(Tensor(Memory("new"), first.sinfo))
-                for tensor in (first, second):
-                    self._share(outputs[-1].memory, tensor.memory)
-                return outputs[-1]
-        raise RefusedError("the kind of a result depends on a branch")
+        in_place = join.in_place
+        if isinstance(first, Tensor) and all(
+            isinstance(other, Tensor)
+            and other.sinfo.dtype == first.sinfo.dtype
+            and len(other.shape) == len(first.shape)
+            and (other.memory is first.memory or in_place.isdisjoint({other.memory, first.memory}))
+            for other in others
+        ):
+            tensors = cast("Sequence[Tensor]", values)
+            memory = first.memory if first.memory in in_place else Memory("new")
+            shapes = zip(*(tensor.shape for tensor in tensors), strict=True)
+            sizes = rx.ShapeExpr([self._joined_size(each, join) for each in shapes])
+            room = rx.ShapeExpr([self._found[n] if n in join.sizes else n for n in sizes.values])  # type: ignore[index]
+            join.results.append(Tensor(memory, replace(first.sinfo, shape=room)))
+            for tensor in tensors:
+                self._share(memory, tensor.memory)
+            self._sizes.update(sizes.values)
+            return Tensor(memory, replace(first.sinfo, shape=sizes))
+        kinds = " or ".join(dict.fromkeys(str(_sinfo(value)) for value in values))
+        raise RefusedError(f"the kind of a result depends on a branch: it is {kinds}")
+
+    def _joined_size(self, sizes: Sequence[tir.PrimExpr], join: _Join) -> tir.PrimExpr:
+        """The size that is one of these: a new variable if they differ or depend on data."""
+        first = sizes[0]
+        if all(prove_equal(first, size) is True for size in sizes) and not self._mentions_found(
+            sizes, join.known
+        ):
+            return first
+        if not self._runs_once or join.in_place:
+            raise RefusedError(f"a size depends on a branch: it is {_written(sizes)}")
+        var = tir.Var("size", INT64)
+        self._declare_largest({node for size in sizes for node in walk(size)} - join.known)
+        most = (largest(size, self._found) for size in sizes)
+        self._found[var] = reduce(maximum, most)
+        join.sizes[var] = sizes
+        return var
+
+    def _differing(self, join: _Join, number: int, steps: list[Step]) -> list[Tensor]:
+        """The tensor, which steps of an end get, with its values of the sizes that differ."""
+        if not join.sizes:
+            return []
+        around, self._steps = self._steps, steps
+        found = self._filling(Shape([sizes[number] for sizes in join.sizes.values()]))
+        self._steps = around
+        return [found]
+
+    def _sizes_after(self, join: _Join) -> list[Tensor]:
+        """The new tensor for the sizes that differ."""
+        count = rx.ShapeExpr([len(join.sizes)])
+        return [self._new(rx.TensorStructInfo(count, INT64))] if join.sizes else []
+
+    def _find(self, join: _Join, outputs: Sequence[Tensor]) -> None:
+        """Add the step that reads the sizes that differ, which are in the last output."""
+        if join.sizes:
+            found = {var: Element(outputs[-1], n) for n, var in enumerate(join.sizes)}
+            self._steps.append(Finding(found, Region((), ())))
 
     # ---- loops
 
     def _loop(self, name: rx.Var, call: rx.Call) -> Value:
         """The result of a local function with a recursive tail call."""
-        func, known = self._functions[name], {*self._found, *self._unbounded}
+        func, join = self._functions[name], self._join()
         if self._runs_once and not any(var is name for var in occurrences(func.body, rx.Var)):
             return self._inlined(func, call)
         changes = MAX_DEPTH in func.attrs and _changing(func, name)
@@ -514,21 +625,23 @@ class GraphReader:
         around, self._steps = self._steps, []
         tail = self._tail(func.body, name)
         again = [each.again for each in tail.ends() if each.again is not None]
-        ends = [each.value for each in tail.ends() if each.again is None]
+        ends = [each for each in tail.ends() if each.again is None]
         if not again or not ends:
             raise RefusedError("a local function is no loop")
-        following = self._following(states, again)
-        results: list[Tensor] = []
+        following = self._following(name, func, states, again)
         in_place = {state.memory for state in states} & self._written
         if in_place and any(len({t.memory for t in each}) < len(each) for each in again):
             raise RefusedError("states of a loop are one tensor")
-        value = self._ended(ends, in_place, results)
-        if any(self._mentions_found(t.shape, known) for t in results):
-            raise RefusedError("the size of a result of a loop depends on data")
-        self._check_result(func, value)
+        join = replace(join, in_place=in_place)
+        value = self._joined([end.value for end in ends], join)
+        for number, end in enumerate(ends):
+            end.sizes.extend(self._differing(join, number, end.steps))
+        self._check_result(func, value, f"the result of {name.name_hint}")
+        results = [*join.results, *self._sizes_after(join)]
         iteration, _ = self._tail_region(tail, following, results, in_place)
         self._steps = around
         self._steps.append(Loop(states, initial, following, results, iteration))
+        self._find(join, results)
         self._functions[name] = func
         self._open.remove(name)
         return value
@@ -565,7 +678,7 @@ class GraphReader:
         self._recursions[name] = func, step, sizes
         self._steps = []
         value = self._read(self._body(func.body))
-        self._check_result(func, value)
+        self._check_result(func, value, f"the result of {where}")
         if self._written != written:
             raise RefusedError(f"{where}, which calls itself, has kernels that write in place")
         region = self._region([*leaves(value)])
@@ -682,7 +795,10 @@ class GraphReader:
                 self._known[size] = actual
         state = self._new(value.sinfo)
         if not have_shape(value, self._replaced(sizes)):
-            raise RefusedError("the shape of a state is not known")
+            raise RefusedError(
+                f"the shape of {param.name_hint}, which is a state of a loop, is not known to be"
+                f" {_written(value.shape)}, as that of its first value: R.match_cast it"
+            )
         self._values[param] = state
         return state
 
@@ -703,49 +819,27 @@ class GraphReader:
         return found
 
     def _following(
-        self, states: Sequence[Tensor], again: Sequence[Sequence[Tensor]]
+        self,
+        name: rx.Var,
+        func: rx.Function,
+        states: Sequence[Tensor],
+        again: Sequence[Sequence[Tensor]],
     ) -> list[Tensor | None]:
         """The locations of the next states, None if no end of an iteration changes them."""
-        if not all(
-            have_shape(a, b.shape) for each in again for a, b in zip(each, states, strict=True)
-        ):
-            raise RefusedError("the shape of a state changes")
+        for each in again:
+            for param, found, state in zip(func.params, each, states, strict=True):
+                if not have_shape(found, state.shape):
+                    raise RefusedError(
+                        f"the shape of {param.name_hint} changes from {_written(state.shape)} to"
+                        f" {_written(found.shape)} in {name.name_hint}, which calls itself: declare"
+                        f' how many calls there are at most, R.func_attr({{"{MAX_DEPTH}": ...}})'
+                    )
         return [
             None
             if all(each[n].memory is state.memory for each in again)
             else self._new(state.sinfo)
             for n, state in enumerate(states)
         ]
-
-    def _ended(
-        self, values: Sequence[Value], in_place: Set[Memory], results: list[Tensor]
-    ) -> Value:
-        """The result of a loop with these ends, whose tensors are added to the `results`.
-
-        A state that is a result has its memory, if iterations write it in place.
-        """
-        first, *others = values
-        if isinstance(first, tuple) and all(
-            isinstance(other, tuple) and len(other) == len(first) for other in others
-        ):
-            fields = zip(*cast("Sequence[tuple[Value, ...]]", values), strict=True)
-            return tuple(self._ended(each, in_place, results) for each in fields)
-        if isinstance(first, Passed) and all(other == first for other in others):
-            return first
-        if isinstance(first, Tensor) and all(
-            isinstance(other, Tensor)
-            and other.sinfo.dtype == first.sinfo.dtype
-            and have_shape(other, first.shape)
-            and (other.memory is first.memory or in_place.isdisjoint({other.memory, first.memory}))
-            for other in others
-        ):
-            memory = first.memory if first.memory in in_place else Memory("new")
-            results.append(Tensor(memory, first.sinfo))
-            for tensor in cast("Sequence[Tensor]", values):
-                self._share(memory, tensor.memory)
-            self._sizes.update(first.shape)
-            return results[-1]
-        raise RefusedError("the kind of a result depends on a branch")
 
     def _tail_region(
         self,
@@ -760,7 +854,7 @@ class GraphReader:
             moved = [(value, target) for value, target in pairs if target is not None]
             return self._nested(tail.steps, [v for v, _ in moved]), [target for _, target in moved]
         if tail.condition is None:
-            found = [*leaves(tail.value)]
+            found = [*leaves(tail.value), *tail.sizes]
             self._check_distinct(found, "a loop")
             ends = zip(found, results, strict=True)
             given = [(value, target) for value, target in ends if target.memory not in in_place]
@@ -923,6 +1017,13 @@ def _changing(func: rx.Function, name: rx.Var) -> set[tir.Var]:
             images = map_params(params, [arg.struct_info or _ANY for arg in call.args])
             found |= {v for v in sizes if prove_equal(images.get(v, _ZERO), v) is not True}
     return found
+
+
+def _location(binding: rx.Binding) -> str:
+    """Where a binding is in the program, for a message."""
+    name = f"the value of {binding.var.name_hint}" if binding.var is not None else "a check"
+    span = binding.span or binding.value.span
+    return f" ({name}{f', line {span.line}' if span is not None else ''})"
 
 
 def _written(sizes: Iterable[tir.PrimExpr]) -> str:
