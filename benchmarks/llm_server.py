@@ -1,14 +1,16 @@
-"""Measure servers of language models: relaxpy's, and that of llama-cpp-python where installed.
+"""Measure servers of language models: relaxpy's, and those of llama.cpp where installed.
 
-A GGUF file of random weights is served by each. Tokens per second are those of 1, 4 and 16 clients
+A GGUF file of random weights is served by each. Tokens per second are those of some clients
 that read streams of `--tokens` tokens at a time; "engine" has the same requests in a process
 without HTTP. Then come the milliseconds of all threads of the server per token, which have nothing
 of the clients and are least changed by a busy machine, the time to the first token of a prompt of
 512 tokens, and that from the start of the process to the first answer. The last line has the
 processor time of the engine in that of the server, which has the same weights. All servers take
 turns, and the best of all rounds counts. `RELAXPY_NUM_THREADS` are the threads of each: with one,
-no time is that of a thread that waits. `--python` names an interpreter that has llama-cpp-python
-with its extra `server`.
+no time is that of a thread that waits. `--llama-server` is the path of llama.cpp's own server, with
+a slot for each client; `--node-llama` is a folder with the package node-llama-cpp, which runs
+batches of llama.cpp without HTTP, in a process of its own; `--python` names an interpreter that has
+llama-cpp-python with its extra `server`, which answers one request at a time.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from llm import CONTEXT, GGUF_TYPES, SIZES, THREADS, VOCABULARY, weights_of, write_gguf
 
 from relaxpy.llm import LanguageModel, config_of, load
 
-CLIENTS, PROMPT = (1, 4, 16), 512
+PROMPT, TRIES = 512, 600
 ENGINE, OURS = "engine", "relaxpy"
 ROUNDED = {"4 bits": "w4a8f32", "8 bits": "w8a8f32"}
 """Forms of weights, and those that round activations to 8 bits, as llama.cpp does."""
@@ -41,7 +43,7 @@ ROUNDED = {"4 bits": "w4a8f32", "8 bits": "w8a8f32"}
 def body(client: int, tokens: int, length: int = 32) -> dict[str, Any]:
     """A request whose prompt, which no other has, is of so many tokens: each letter is one."""
     text = "".join(chr(97 + (client * 7 + k * k + k) % 26) for k in range(length))
-    return {"prompt": text, "max_tokens": tokens, "temperature": 0}
+    return {"prompt": text, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
 
 
 async def stream(port: int, request: dict[str, Any]) -> tuple[float, int]:
@@ -49,7 +51,8 @@ async def stream(port: int, request: dict[str, Any]) -> tuple[float, int]:
     begin = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     data = json.dumps({**request, "stream": True}).encode()
-    head = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    head = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+    head += "Connection: close\r\n\r\n"
     writer.write(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{head}".encode() + data)
     first, count = 0.0, 0
     while b"[DONE]" not in (line := await reader.readline()):
@@ -86,6 +89,17 @@ class Served:
         """The seconds until the first token."""
         return self.run([request])[0][0]
 
+    def begin(self) -> None:
+        """Answer a request, once the model is loaded: some servers listen before."""
+        for _ in range(TRIES):
+            try:
+                self.run([body(99, 4)])
+            except ConnectionError:
+                time.sleep(0.1)
+            else:
+                return
+        raise RuntimeError("it gives no answers")
+
 
 class Alone:
     """The engine, in this process."""
@@ -107,7 +121,36 @@ class Alone:
         return time.perf_counter() - begin
 
 
-def measured(contestant: Served | Alone, clients: int, tokens: int) -> tuple[float, float]:
+class Node:
+    """Batches of llama.cpp, in a process of Node.js."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.own, self.process = process, process.pid
+        self._wait()
+
+    def run(self, requests: list[dict[str, Any]]) -> None:
+        """Answer requests that come together."""
+        assert self.own.stdin is not None
+        prompts = [request["prompt"] for request in requests]
+        print(json.dumps([prompts, requests[0]["max_tokens"]]), file=self.own.stdin, flush=True)
+        self._wait()
+
+    def first(self, request: dict[str, Any]) -> float:
+        """The seconds until the first token."""
+        begin = time.perf_counter()
+        self.run([{**request, "max_tokens": 1}])
+        return time.perf_counter() - begin
+
+    def _wait(self) -> None:
+        assert self.own.stdout is not None
+        if not self.own.stdout.readline():
+            raise RuntimeError("it has ended")
+
+
+Contestant: TypeAlias = Served | Alone | Node
+
+
+def measured(contestant: Contestant, clients: int, tokens: int) -> tuple[float, float]:
     """Tokens per second, and milliseconds of processor time for each."""
     requests = [body(k + clients, tokens) for k in range(clients)]
     before, begin = seconds_of(contestant.process), time.perf_counter()
@@ -127,7 +170,7 @@ def running(command: list[str], port: int) -> Iterator[int]:
                     break
                 except OSError:
                     if server.poll() is not None:
-                        raise RuntimeError(f"{command[2]} has ended") from None
+                        raise RuntimeError("it has ended") from None
                     time.sleep(0.1)
             yield server.pid
         finally:
@@ -142,27 +185,28 @@ def free_port() -> int:
 
 
 def report(
-    contestants: dict[str, Served | Alone], starts: dict[str, float], rounds: int, tokens: int
+    contestants: dict[str, Contestant], starts: dict[str, float], options: argparse.Namespace
 ) -> None:
     """Measure and print."""
+    rounds, tokens, several = options.rounds, options.tokens, options.clients
     rates: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
     firsts: dict[str, list[float]] = defaultdict(list)
     for turn in range(rounds):
-        for clients in CLIENTS:
+        for clients in several:
             for name, contestant in contestants.items():
                 rates[name, clients].append(measured(contestant, clients, tokens))
         for name, contestant in contestants.items():
             firsts[name].append(contestant.first(body(50 + turn, 2, PROMPT)))
-    heads = [*(f"{k}/s" for k in CLIENTS), *(f"{k} ms" for k in CLIENTS), "first ms", "start"]
+    heads = [*(f"{k}/s" for k in several), *(f"{k} ms" for k in several), "first ms", "start"]
     print(f"{'clients':12}", *map("{:>8}".format, heads))
     for name in contestants:
-        columns = [list(zip(*rates[name, clients], strict=True)) for clients in CLIENTS]
+        columns = [list(zip(*rates[name, clients], strict=True)) for clients in several]
         row = [*(max(fast) for fast, _ in columns), *(min(spent) for _, spent in columns)]
         row += [1e3 * min(firsts[name]), 1e3 * starts[name]]
         print(f"{name:12}", *(f"{value:8.2f}" for value in row))
     spent = {key: min(ms for _, ms in found) for key, found in rates.items()}
     if OURS in contestants:
-        shares = [spent[ENGINE, clients] / spent[OURS, clients] for clients in CLIENTS]
+        shares = [spent[ENGINE, clients] / spent[OURS, clients] for clients in several]
         print(f"{'engine/ours':39}", *(f"{share:8.3f}" for share in shares))
 
 
@@ -173,28 +217,37 @@ def main() -> int:
     parser.add_argument("--width", choices=ROUNDED, default="4 bits")
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--llama-server", type=Path)
+    parser.add_argument("--node-llama", type=Path)
     options = parser.parse_args()
     raw = {"model_type": "llama", "vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT,
            "rms_norm_eps": 1e-5, "hidden_act": "silu", **SIZES[options.size]}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"
-        config = config_of(raw)
+        config, most = config_of(raw), max(options.clients)
         write_gguf(path, config, weights_of(config), GGUF_TYPES[options.width], has_words=True)
-        ours = (sys.executable, "-m", "relaxpy", "serve", str(path), "--parallel", "16")
+        ours = (sys.executable, "-m", "relaxpy", "serve", str(path), "--parallel", str(most))
         rounded = ("--quantize", ROUNDED[options.width])
         servers: dict[str, list[str]] = {
             OURS: [*ours, "--cache-dtype", "float16"],
             ROUNDED[options.width]: [*ours, "--cache-dtype", "float16", *rounded],
-            "llama.cpp": [
+            "llama_cpp": [
                 *(options.python, "-m", "llama_cpp.server", "--model", str(path)),
                 *("--n_ctx", str(CONTEXT), "--n_threads", THREADS, "--n_batch", str(PROMPT)),
                 *("--n_threads_batch", THREADS, "--flash_attn", "true"),
                 *("--interrupt_requests", "0"),
             ],
         }
-        contestants: dict[str, Served | Alone] = {
-            ENGINE: Alone(load(path, sequences=16, cache_dtype="float16"))
+        if options.llama_server:
+            servers["llama-server"] = [
+                *(str(options.llama_server), "--model", str(path), "--device", "none"),
+                *("--ctx-size", str(2 * PROMPT * most), "--parallel", str(most), "--offline"),
+                *("--threads", THREADS, "--flash-attn", "on", "--cache-ram", "0"),
+            ]
+        contestants: dict[str, Contestant] = {
+            ENGINE: Alone(load(path, sequences=most, cache_dtype="float16"))
         }
         starts = {ENGINE: 0.0}
         with ExitStack() as running_servers:
@@ -204,12 +257,25 @@ def main() -> int:
                     process = running_servers.enter_context(
                         running([*command, "--port", str(port)], port)
                     )
-                    contestants[name] = Served(port, process)
-                    contestants[name].run([body(99, 4)])
+                    served = Served(port, process)
+                    served.begin()
+                    contestants[name] = served
                     starts[name] = time.perf_counter() - begin
                 except (RuntimeError, OSError) as error:
                     print(name, error)
-            report(contestants, starts, options.rounds, options.tokens)
+            if options.node_llama:
+                begin, script = time.perf_counter(), Path(__file__).with_name("llama_batches.mjs")
+                given = (options.node_llama.resolve(), path, THREADS, most, 2 * PROMPT)
+                node = subprocess.Popen(
+                    ["node", str(script), *map(str, given)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+                running_servers.callback(node.kill)
+                contestants["llama.cpp"] = Node(node)
+                starts["llama.cpp"] = time.perf_counter() - begin
+            report(contestants, starts, options)
     return 0
 
 

@@ -150,6 +150,7 @@ FLOORS = {
         drafts.py engine.py
         template_process.py template.py hub.py files.py continuation.py
         expressions.py exported_tokens.py exported_page.py perplexity.py language_model.py
+        cross_encoder.py
         worker.py connections.py openai_api.py ollama_api.py responses_api.py models.py server.py
     """,
     "relaxpy/plugins/onnx": """

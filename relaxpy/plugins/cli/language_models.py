@@ -304,10 +304,13 @@ def serve(options: Namespace) -> int:
         [place] = places
         if sizes[place.name] > models.memory:
             raise UsageError(models.too_large(place.name, sizes[place.name]))
-        more = {"adapters": place.adapters} if place.adapters else {}
-        lm = load_model(options, place.path, name=place.name, **more, **limits)
-        lm.tokenizer  # noqa: B018  # a server without one has no texts
-        models.put(lm)
+        if place.is_cross_encoder:
+            models.put(place.load())
+        else:
+            more = {"adapters": place.adapters} if place.adapters else {}
+            lm = load_model(options, place.path, name=place.name, **more, **limits)
+            lm.tokenizer  # noqa: B018  # a server without one has no texts
+            models.put(lm)
     if options.host not in {"127.0.0.1", "localhost", "::1"} and not os.environ.get(KEY):
         _note(f"{options.host} may be reached by others: {KEY} is the key that they need")
 

@@ -141,6 +141,27 @@ class Config:
         return self.short_factors if self.short_factors and is_short else self.rope_factors
 
 
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The sizes of an encoder that gives a text a score."""
+
+    family: str
+    width: int
+    layers: int
+    heads: int
+    hidden: int
+    vocabulary: int
+    positions: int
+    """How many tokens it reads."""
+    first: int
+    """The number of the first position."""
+    kinds: int
+    """How many texts are told from each other; without, 1."""
+    eps: float
+    activation: str
+    """A name of `_ACTIVATIONS`."""
+
+
 def read_json(path: Path, what: str = "configuration") -> Any:
     """The value in a file. Errors: ModelError if there is none, or it is not JSON."""
     try:
@@ -170,6 +191,12 @@ def config_of(raw: Any, source: str = "the configuration") -> Config:
         outer = {"eos_token_id": raw.get("eos_token_id")}
         raw = {**_GEMMA3_TEXT, **outer, **raw["text_config"], "model_type": "gemma3_text"}
         family = "gemma3_text"
+    if isinstance(family, str) and family in ENCODERS:
+        raise ModelError(
+            f"{source} is of the architecture {family!r}, which gives texts a score, and has no "
+            "words",
+            hint="relaxpy.llm.CrossEncoder orders documents by it, as does `relaxpy serve`",
+        )
     if not isinstance(family, str) or family not in FAMILIES:
         raise unknown_architecture(family, FAMILIES, source)
     _refuse_quantized(raw, source)
@@ -209,11 +236,16 @@ def _refuse_quantized(raw: Mapping[str, Any], source: str) -> None:
             )
 
 
-def unknown_architecture(name: object, known: Iterable[str], source: str) -> ModelError:
+def unknown_architecture(
+    name: object,
+    known: Iterable[str],
+    source: str,
+    hint: str = "relaxpy.plugins.llm.config.FAMILIES says how an architecture differs from Llama",
+) -> ModelError:
     """The error of an architecture without a definition."""
+    expected = ", ".join(known)
     return ModelError(
-        f"{source} is of the architecture {name!r:.60}, expected one of {', '.join(known)}",
-        hint="relaxpy.plugins.llm.config.FAMILIES says how an architecture differs from Llama",
+        f"{source} is of the architecture {name!r:.60}, expected one of {expected}", hint=hint
     )
 
 
@@ -585,3 +617,66 @@ def _gpt2(raw: _Entries) -> Config:
         activation="gelu_tanh",
         stop=raw.stop(),
     )
+
+
+ENCODERS: Final = ("bert", "roberta", "xlm-roberta")
+"""The architectures of encoders."""
+_ACTIVATIONS: Final = {"gelu": "gelu", **dict.fromkeys(_GELU, "gelu_tanh"), "relu": "relu"}
+
+
+def encoder_config_of(raw: Any, source: str = "the configuration") -> EncoderConfig:
+    """The configuration of an encoder with one score, of the entries of a `config.json`.
+
+    Errors:
+        ModelError: entries are missing or wrong, there is not one score, or the architecture is not
+            one of `ENCODERS`.
+    """
+    if not isinstance(raw, Mapping):
+        raise ModelError(f"{source} is not a table of names and values")
+    family = raw.get("model_type")
+    if not isinstance(family, str) or family not in ENCODERS:
+        raise unknown_architecture(family, ENCODERS, source, "others give no score here")
+    _refuse_quantized(raw, source)
+    entries = _Entries(raw, source)
+    labels = entries.table("id2label")
+    if (count := len(labels) or raw.get("num_labels", 2)) != 1:
+        raise ModelError(
+            f"{source} has {count!r:.20} labels, expected 1: a cross-encoder gives a pair of texts "
+            "one score"
+        )
+    width, heads = entries.count("hidden_size"), entries.count("num_attention_heads")
+    if width % heads:
+        raise entries.wrong("num_attention_heads", f"a divisor of {width}")
+    entries.expect("position_embedding_type", "absolute")
+    for name in ("is_decoder", "add_cross_attention"):
+        entries.expect(name, False)
+    activation = entries.get("hidden_act") or "gelu"
+    if activation not in _ACTIVATIONS:
+        raise entries.wrong("hidden_act", f"one of {', '.join(_ACTIVATIONS)}")
+    # Whatever becomes of scores, their order stays; words are never predicted here.
+    entries.read |= {"sbert_ce_default_activation_function", "tie_word_embeddings"}
+    first = 0 if family == "bert" else _token_of(entries, "pad_token_id", 1) + 1
+    config = EncoderConfig(
+        family,
+        width,
+        entries.count("num_hidden_layers", most=_MOST),
+        heads,
+        entries.count("intermediate_size"),
+        entries.count("vocab_size"),
+        entries.count("max_position_embeddings") - first,
+        first,
+        entries.count("type_vocab_size", 2),
+        entries.number("layer_norm_eps", 1e-12),
+        _ACTIVATIONS[activation],
+    )
+    if config.positions < 1:
+        raise entries.wrong("max_position_embeddings", f"more than {first}")
+    entries.unknown()
+    return config
+
+
+def _token_of(raw: _Entries, name: str, default: int) -> int:
+    value = raw.present(name, default)
+    if type(value) is not int or value < 0:
+        raise raw.wrong(name, "a token")
+    return value

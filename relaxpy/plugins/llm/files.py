@@ -72,13 +72,6 @@ def _open_folder(folder: Path) -> ModelFiles:
         config = replace(config, stop=tuple({*config.stop, *ints}))
     described = _tokenizer_config(folder)
     weights = open_weights(folder)
-
-    def tokenizer() -> Tokenizer:
-        own = folder / "tokenizer.json"
-        if not own.exists():
-            raise ModelError(f"there is no {own}, which has the tokenizer of the model")
-        return tokenizer_of_file(own, _special(described))
-
     note = None
     if config.unknown:
         names = ", ".join(f"{name:.60}" for name in config.unknown[:20])
@@ -89,10 +82,18 @@ def _open_folder(folder: Path) -> ModelFiles:
         weights,
         names_of(config, weights),
         {},
-        tokenizer,
+        lambda: folder_tokenizer(folder),
         _template(folder, described),
         note,
     )
+
+
+def folder_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder. Errors: ModelError if there is none, or its package is missing."""
+    own = folder / "tokenizer.json"
+    if not own.exists():
+        raise ModelError(f"there is no {own}, which has the tokenizer of the model")
+    return tokenizer_of_file(own, _special(_tokenizer_config(folder)))
 
 
 def _tokenizer_config(folder: Path) -> Mapping[str, Any]:

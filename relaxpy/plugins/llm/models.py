@@ -17,6 +17,11 @@ from typing import Any, Final
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.runtime.values import memory_bytes
 from relaxpy.plugins.llm.config import Config, ModelError, ParameterError, shown
+from relaxpy.plugins.llm.cross_encoder import (
+    CrossEncoder,
+    is_cross_encoder,
+    memory_of_cross_encoder,
+)
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.hub import models_at
 from relaxpy.plugins.llm.language_model import DEFAULT_CONTEXT, LanguageModel, load, memory_needed
@@ -65,14 +70,27 @@ class Place:
     adapters: Mapping[str, Path]
     """Adapters by their names."""
 
-    def load(self) -> LanguageModel:
+    @property
+    def is_cross_encoder(self) -> bool:
+        """True for a model that only orders documents."""
+        return is_cross_encoder(self.path)
+
+    def load(self) -> LanguageModel | CrossEncoder:
         """The model, ready for texts. Errors: as of `load`."""
-        found = load(self.path, name=self.name, adapters=self.adapters, **self.options)
+        if self.is_cross_encoder:
+            if self.adapters:
+                raise ModelError(f"{self.name} is a cross-encoder, which takes no adapters")
+            own = {name: self.options.get(name) for name in ("quantize", "target")}
+            found: Any = CrossEncoder(self.path, name=self.name, **own)
+        else:
+            found = load(self.path, name=self.name, adapters=self.adapters, **self.options)
         found.tokenizer  # noqa: B018  # a model without one has no texts
-        return found
+        return found  # type: ignore[no-any-return]
 
     def memory_needed(self) -> int:
         """The bytes of the loaded model. Errors: as of `load`."""
+        if self.is_cross_encoder:
+            return memory_of_cross_encoder(self.path, self.options.get("quantize"))
         return memory_needed(self.path, adapters=self.adapters, **self.options)
 
 
@@ -81,7 +99,7 @@ class _Entry:
 
     def __init__(self, name: str, place: Place | None) -> None:
         self.name, self.place = name, place
-        self.model: LanguageModel | None = None
+        self.model: LanguageModel | CrossEncoder | None = None
         self.worker: Worker | None = None
         self.loading: asyncio.Future[None] | None = None
         self.ending: asyncio.Future[None] | None = None
@@ -112,6 +130,8 @@ class _Entry:
     @property
     def bytes(self) -> int:
         """The bytes of its weights, or of its files."""
+        if isinstance(self.model, CrossEncoder):
+            return self.model.memory
         if self.model is not None:
             return sum(value.nbytes for value in self.model.decoder.values.values())
         assert self.place is not None
@@ -123,9 +143,12 @@ class _Entry:
         """The configuration, chat template, context and quantization, without loading it.
 
         Errors:
-            ApiError: its files cannot be read.
+            ApiError: it is no language model, or its files cannot be read.
         """
-        if (model := self.model) is not None:
+        model = self.model
+        if isinstance(model, CrossEncoder) or (self.place and self.place.is_cross_encoder):
+            raise only_orders(self.name)
+        if model is not None:
             decoder = model.decoder
             return decoder.config, model.template_text, decoder.context, decoder.quantization
         assert self.place is not None
@@ -150,13 +173,20 @@ class _Entry:
         return self.model is not None and self.place is not None and not self.users
 
 
+def only_orders(name: str) -> ApiError:
+    """The error of a request for texts of a cross-encoder."""
+    message = f"the model {name!r} is a cross-encoder, which only orders documents: /v1/rerank"
+    return ApiError(400, message, param="model")
+
+
 class Lease:
     """A loaded model that stays until it is released."""
 
     def __init__(self, models: Models, entry: _Entry, adapter: str | None) -> None:
         assert entry.model is not None
         assert entry.worker is not None
-        self.model = entry.model if adapter is None else entry.model.adapted(adapter)
+        model: Any = entry.model
+        self.model: Any = model if adapter is None else model.adapted(adapter)
         self.worker = entry.worker
         self._models, self._entry = models, entry
 
@@ -196,7 +226,7 @@ class Models:
         found.put(model)
         return found
 
-    def put(self, model: LanguageModel) -> None:
+    def put(self, model: LanguageModel | CrossEncoder) -> None:
         """Take a model that is loaded already."""
         entry = self.entries.setdefault(model.name, _Entry(model.name, None))
         entry.model, entry.size = model, model.memory
@@ -339,7 +369,7 @@ class Models:
             entry.loading = None
 
     def _begin(self, entry: _Entry) -> None:
-        entry.worker = Worker(entry.model)  # type: ignore[arg-type]
+        entry.worker = Worker(entry.model)
         entry.worker.start()
 
     async def _make_room(self, entry: _Entry, needed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from base64 import b64encode
@@ -24,6 +25,7 @@ from relaxpy.plugins.llm.answer_parts import (
 )
 from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError
 from relaxpy.plugins.llm.continuation import Continuation
+from relaxpy.plugins.llm.cross_encoder import CrossEncoder
 from relaxpy.plugins.llm.language_model import LanguageModel
 from relaxpy.plugins.llm.structured import Form
 from relaxpy.plugins.llm.worker import Piece
@@ -334,8 +336,8 @@ OF_RERANKING: Final = {"query", "documents", "top_n", "return_documents", "model
 class AskedOrder:
     """A request to order documents by what they have to do with a query."""
 
-    prompts: list[list[int]]
-    """The tokens of the query, and of the documents."""
+    inputs: Sequence[Any]
+    """The tokens of the query, and of the documents; for a cross-encoder the pairs of both."""
     documents: list[str]
     count: int
     """How many of them are returned."""
@@ -343,7 +345,7 @@ class AskedOrder:
     ignored: list[str]
 
 
-def asked_reranking(fields: Mapping[str, Any], model: LanguageModel) -> AskedOrder:
+def asked_reranking(fields: Mapping[str, Any], model: LanguageModel | CrossEncoder) -> AskedOrder:
     """The contents of a request with these fields. Errors: as of `asked`."""
     ignored = _ignored(fields, OF_RERANKING)
     for name in ("query", "documents"):
@@ -356,17 +358,33 @@ def asked_reranking(fields: Mapping[str, Any], model: LanguageModel) -> AskedOrd
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ParameterError.of("documents", given, "texts")
     most = _taken(fields, "top_n", int, 1, 1 << 31) if "top_n" in fields else len(texts)
-    prompts = [*_prompts(query, model, "query"), *_prompts(texts, model, "documents", _MOST_INPUTS)]
+    inputs: Sequence[Any]
+    if isinstance(model, CrossEncoder):
+        _check_count(texts, "documents", _MOST_INPUTS)
+        try:
+            inputs = model.pairs(query, texts)
+        except ContextError as error:
+            raise ApiError(400, f"{error}", param="documents", code=_TOO_LONG) from None
+    else:
+        own = _prompts(query, model, "query")
+        inputs = [*own, *_prompts(texts, model, "documents", _MOST_INPUTS)]
     with_texts = _taken(fields, "return_documents", bool, False)
-    return AskedOrder(prompts, texts, most, with_texts, ignored)
+    return AskedOrder(inputs, texts, most, with_texts, ignored)
 
 
 def reranking_body(
-    model: LanguageModel, what: AskedOrder, found: Sequence[Any], tokens: int
+    model: LanguageModel | CrossEncoder, what: AskedOrder, found: Sequence[Any], tokens: int
 ) -> dict[str, Any]:
-    """The body of an answer: documents by the cosines of their embeddings with the query's."""
-    query, *others = (array / max(float(np.linalg.norm(array)), _TINY) for array in found)
-    scores = [float(np.dot(query, other)) for other in others]
+    """The body of an answer: documents by their scores.
+
+    These are between 0 and 1 for those of a cross-encoder, else the cosines of embeddings with the
+    query's.
+    """
+    if isinstance(model, CrossEncoder):
+        scores = [0.5 * (1 + math.tanh(score / 2)) for score in found]
+    else:
+        query, *others = (array / max(float(np.linalg.norm(array)), _TINY) for array in found)
+        scores = [float(np.dot(query, other)) for other in others]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])[: what.count]
     results: list[dict[str, Any]] = [{"index": k, "relevance_score": scores[k]} for k in order]
     if what.with_texts:
@@ -537,6 +555,11 @@ def _conversation(
         raise ApiError(400, str(error), param="messages") from None
 
 
+def _check_count(listed: Sequence[Any], name: str, most: int) -> None:
+    if len(listed) > most:
+        raise ApiError(400, f"a request has at most {most} {name.removesuffix('s')}s", param=name)
+
+
 def _prompts(
     prompt: Any, model: LanguageModel, name: str = "prompt", most: int = _MOST_CHOICES
 ) -> list[list[int]]:
@@ -544,8 +567,7 @@ def _prompts(
         listed = prompt
     else:
         listed = [prompt]
-    if len(listed) > most:
-        raise ApiError(400, f"a request has at most {most} {name}s", param=name)
+    _check_count(listed, name, most)
     for one in listed:
         is_tokens = isinstance(one, list) and one and all(type(token) is int for token in one)
         if not isinstance(one, str) and not is_tokens:

@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from relaxpy import __version__
 from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.cross_encoder import CrossEncoder
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.models import Lease, Models, seconds_of
+from relaxpy.plugins.llm.models import Lease, Models, only_orders, seconds_of
 from relaxpy.plugins.llm.ollama_api import (
     OllamaAnswer,
     Path as OllamaPath,
@@ -305,9 +306,10 @@ class _Server:
         """Counters, as Prometheus reads them."""
         from starlette.responses import PlainTextResponse
 
-        engines = [entry.model.engine for entry in self.own.loaded if entry.model is not None]
+        models = [entry.model for entry in self.own.loaded]
+        engines = [model.engine for model in models if isinstance(model, LanguageModel)]
         gauges = {
-            "models": len(engines),
+            "models": len(models),
             "requests_running": sum(len(engine.running) for engine in engines),
             "requests_waiting": sum(len(engine.waiting) for engine in engines),
             "pages": sum(engine.model.pages for engine in engines),
@@ -391,7 +393,8 @@ class _Server:
         async with self._body(request) as fields:
             lease, asked = await self._read(request, fields, _without_limit(asked_embeddings))
         prompts, is_base64, dimensions, ignored = asked
-        found, count = await self._embedded(request, lease, prompts, ignored, dimensions)
+        found, count = await self._computed(request, lease, prompts, ignored)
+        found = [vector[:dimensions] for vector in found]
         return JSONResponse(embeddings_body(lease.model, found, count, is_base64=is_base64))
 
     async def reranking(self, request: Any) -> Any:
@@ -399,8 +402,9 @@ class _Server:
         from starlette.responses import JSONResponse
 
         async with self._body(request) as fields:
-            lease, what = await self._read(request, fields, _without_limit(asked_reranking))
-        found, count = await self._embedded(request, lease, what.prompts, what.ignored)
+            read = _without_limit(asked_reranking)
+            lease, what = await self._read(request, fields, read, orders=True)
+        found, count = await self._computed(request, lease, what.inputs, what.ignored)
         return JSONResponse(reranking_body(lease.model, what, found, count))
 
     async def ollama_embeddings(self, path: str, request: Any) -> Any:
@@ -411,7 +415,8 @@ class _Server:
         async with self._body(request) as fields:
             read = _without_limit(partial(asked_ollama_embeddings, path))
             lease, (prompts, _, dimensions, ignored) = await self._read(request, fields, read)
-        found, count = await self._embedded(request, lease, prompts, ignored, dimensions)
+        found, count = await self._computed(request, lease, prompts, ignored)
+        found = [vector[:dimensions] for vector in found]
         listed = embeddings_body(lease.model, found, count, is_base64=False)["data"]
         vectors = [entry["embedding"] for entry in listed]
         if path == "embeddings":
@@ -431,7 +436,8 @@ class _Server:
         is_loaded, own = request.url.path == "/api/ps", []
         for name in self.own.names:
             entry, _ = self.own.found(name)
-            one = described(name, entry.model, entry.bytes, self.created)
+            model = entry.model if isinstance(entry.model, LanguageModel) else None
+            one = described(name, model, entry.bytes, self.created)
             if is_loaded:
                 one |= {"expires_at": moment(time.time() + entry.seconds_left), "size_vram": 0}
             if entry.model is not None or not is_loaded:
@@ -444,34 +450,32 @@ class _Server:
 
         return JSONResponse({"version": __version__})
 
-    async def _embedded(
-        self,
-        request: Any,
-        lease: Lease,
-        prompts: Sequence[list[int]],
-        ignored: Sequence[str],
-        dimensions: int | None = None,
+    async def _computed(
+        self, request: Any, lease: Lease, inputs: Sequence[Any], ignored: Sequence[str]
     ) -> tuple[list[Any], int]:
-        """The vectors that are asked for, computed between the engine's steps, and the tokens."""
+        """Embeddings or scores, computed between the steps of the engine, and the tokens."""
         self._note(ignored)
         found = []
+        model = lease.model
+        compute = model.score if isinstance(model, CrossEncoder) else model.embed
         left = asyncio.ensure_future(_left(request.receive))
         try:
-            for tokens in prompts:
+            for tokens in inputs:
                 if left.done():
                     raise ApiError(499, "the client has left")
-                vector = await lease.worker.call(partial(lease.model.embed, tokens))
-                found.append(vector[:dimensions])
+                found.append(await lease.worker.call(partial(compute, tokens)))
         finally:
             left.cancel()
             lease.release()
-        count = sum(map(len, prompts))
+        count = sum(map(len, inputs))
         self.tokens["prompt"] += count
         return found, count
 
     def _check_room(self, lease: Lease, count: int) -> None:
         """Raise an ApiError if the queue has no room for that many more choices of answers."""
-        if lease.worker.unfinished + count > self.queue + lease.model.decoder.sequences:
+        model = lease.model
+        sequences = 1 if isinstance(model, CrossEncoder) else model.decoder.sequences
+        if lease.worker.unfinished + count > self.queue + sequences:
             raise ApiError(429, "the queue is full, try again later", code=_BUSY)
 
     def _note(self, ignored: Iterable[str]) -> None:
@@ -496,13 +500,20 @@ class _Server:
             self.held -= len(body)
 
     async def _read(
-        self, request: Any, fields: Mapping[str, Any], read: Callable[..., Any]
+        self,
+        request: Any,
+        fields: Mapping[str, Any],
+        read: Callable[..., Any],
+        *,
+        orders: bool = False,
     ) -> tuple[Lease, Any]:
         """The model that a request names, loaded, and what `read` makes of the fields."""
         is_ollama = request.url.path.startswith("/api/")
         name = named_model(fields) if is_ollama else fields.get("model")
         lease = await _unless_left(request, self.own.lease(name, fields.get("keep_alive")))
         try:
+            if isinstance(lease.model, CrossEncoder) and not orders:
+                raise only_orders(lease.model.name)
             self._check_room(lease, 1)
             found = await self._in_reader(lambda: read(fields, lease.model, self.max_tokens))
         except BaseException:

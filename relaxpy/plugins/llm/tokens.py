@@ -59,6 +59,15 @@ class Tokenizer:
         except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
             raise ModelError(f"a text has half of a character: {text!r:.60}") from None
 
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Any]:
+        """The tokens of pairs of texts, and to which of the two each belongs, (tokens, 2)."""
+        try:
+            with failures_as_errors("the tokenizer cannot read a text"):
+                found = self.own.encode_batch_fast([*pairs])
+        except (UnicodeEncodeError, TypeError):
+            raise ModelError("a text has half of a character") from None
+        return [np.array([one.ids, one.type_ids], np.int32).T for one in found]
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without those that only control the model."""
         with failures_as_errors("the tokenizer cannot write tokens"):

@@ -9,7 +9,6 @@ from threading import Event, Thread
 from typing import Any
 
 from relaxpy.plugins.llm.continuation import Continuation, Reason
-from relaxpy.plugins.llm.language_model import LanguageModel
 from relaxpy.support.dataclass import dataclass
 
 
@@ -84,7 +83,8 @@ class Job:
 class Worker:
     """Runs the engine of a model in a thread as long as there are jobs."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: Any) -> None:
+        """`model` is a language model, or a cross-encoder, which has calls alone."""
         self.model = model
         self._new: list[Job] = []
         self._jobs: list[Job] = []
