@@ -31,8 +31,8 @@ from relaxpy.exec.program.graph.program import (
     Value,
     elements,
     have_shape,
-    leaves,
     may_run_again,
+    tensors_of,
 )
 from relaxpy.exec.program.lower.known import Sizes, kernel_use, sizes_if_equal
 from relaxpy.exec.program.lower.scope import GlobalCallee
@@ -147,7 +147,7 @@ class GraphReader:
         self._check_result(func, result)
         result = self._read(self._original(result))
         arguments = set(parameters.tensors.values())
-        results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
+        results = [t for t in dict.fromkeys(tensors_of(result)) if t not in arguments]
         written = [m for m in self._written if m.origin == "parameter"]
         if any(tensor.memory in written for tensor in results):
             raise RefusedError("it returns a view of a parameter that a kernel writes")
@@ -446,7 +446,7 @@ class GraphReader:
         """The value of one arm, and its region."""
         around, self._steps = self._steps, []
         value = self._read(self._body(body))
-        results = list(leaves(value))
+        results = tensors_of(value)
         self._check_distinct(results, "a branch")
         region = self._region(results)
         new = {tensor.memory for tensor in region.new_tensors()}
@@ -623,7 +623,7 @@ class GraphReader:
             moved = [(value, target) for value, target in pairs if target is not None]
             return self._nested(tail.steps, [v for v, _ in moved]), [target for _, target in moved]
         if tail.condition is None:
-            found = [*leaves(tail.value)]
+            found = tensors_of(tail.value)
             self._check_distinct(found, "a loop")
             ends = zip(found, results, strict=True)
             given = [(value, target) for value, target in ends if target.memory not in in_place]
