@@ -187,7 +187,7 @@ class MemoryReader:
         results = frozenset(new.values())
         own = workspace_bytes(graph.region, partial(self._of_step, graph), largest, _unrounded)
         self._note(substituted(own, sizes), results)
-        arguments = [*leaves(tuple(args))]
+        arguments: list[Held] = [*leaves(tuple(args))]
         numbers = {tensor: number for number, tensor in graph.tensors.items()}
 
         def held(value: Result) -> Held:
