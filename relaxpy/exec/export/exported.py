@@ -52,8 +52,7 @@ from relaxpy.exec.program.graph.program import (
     RecursiveCall,
     Step,
     Tensor,
-    Value,
-    leaves,
+    tensors_of,
 )
 from relaxpy.exec.program.graph.whole_modules import GraphBackend
 from relaxpy.exec.program.lower.python_module import ModuleLowering, lower_module
@@ -63,7 +62,7 @@ from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.core.traverse import leaves, occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.passes.legalize import is_known
@@ -187,7 +186,7 @@ class ExportBackend(GraphBackend):
                         "a parameter is an object of Python: declare it as a tensor of known rank"
                         " and datatype, a tuple, a shape or R.Prim"
                     )
-                if any(isinstance(value, Passed) for value in _values(graph.result)):
+                if any(isinstance(value, Passed) for value in leaves(graph.result)):
                     raise RefusedError("a result is a number that is a parameter")
                 self.kernels.update(self.forms_of(graph))
         except RefusedError as error:
@@ -195,15 +194,6 @@ class ExportBackend(GraphBackend):
             return False
         self.read_functions[name] = graph
         return True
-
-
-def _values(value: Value) -> Iterator[Value]:
-    """The values in a result, from left to right."""
-    if isinstance(value, tuple):
-        for field in value:
-            yield from _values(field)
-    else:
-        yield value
 
 
 class _Exporter:
@@ -558,6 +548,6 @@ def _named_results(graph: Graph, signature: Signature) -> Iterator[tuple[str, Te
     names = [*signature.output_names, *[""] * len(fields)]
     for number, (field, name) in enumerate(zip(fields, names, strict=False)):
         own = name or (f"result{number}" if isinstance(graph.result, tuple) else "result")
-        tensors = [*leaves(field)]
+        tensors = tensors_of(field)
         for position, tensor in enumerate(tensors):
             yield (own if len(tensors) == 1 else f"{own}[{position}]"), tensor

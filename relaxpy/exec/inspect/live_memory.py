@@ -32,7 +32,6 @@ from relaxpy.exec.inspect.memory_values import (
     is_literal,
     largest,
     least,
-    leaves_in,
     merged,
     shapes_of,
     size_of_blocks,
@@ -65,7 +64,7 @@ from relaxpy.exec.program.lower.scope import GlobalCallee, LateLiteral
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import leaves, walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
@@ -188,7 +187,7 @@ class MemoryReader:
         results = frozenset(new.values())
         own = workspace_bytes(graph.region, partial(self._of_step, graph), largest, _unrounded)
         self._note(substituted(own, sizes), results)
-        arguments = [*leaves_in(tuple(args))]
+        arguments: list[Held] = [*leaves(tuple(args))]
         numbers = {tensor: number for number, tensor in graph.tensors.items()}
 
         def held(value: Result) -> Held:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly, number_of
+from relaxpy.ir.core.traverse import leaves
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
@@ -155,18 +156,9 @@ def bind_sizes(sinfo: rx.StructInfo | None, held: Held, sizes: dict[tir.Var, tir
             sizes.setdefault(dim, size.expr())
 
 
-def leaves_in(held: Held) -> Iterator[Held]:
-    """The value, or the fields of nested tuples."""
-    if isinstance(held, tuple):
-        for each in held:
-            yield from leaves_in(each)
-    else:
-        yield held
-
-
 def blocks_in(held: Held) -> Iterator[Block]:
     """The memory of the arrays in a value."""
-    for leaf in leaves_in(held):
+    for leaf in leaves(held):
         if isinstance(leaf, Array):
             yield from leaf.blocks
 

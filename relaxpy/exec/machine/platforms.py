@@ -191,7 +191,6 @@ class System:
         has_threads: whether Python starts threads.
         has_affinity: whether Python sets the CPUs that a thread may use.
         clock: the number of the clock of Python's perf_counter; None for the performance counter.
-        processors: where the description of CPUs is read.
         caches: the directory for caches of a user.
         llvm: the file of llvmlite with LLVM.
         visible: LLVM's word for functions that callers of a shared library see.
@@ -209,7 +208,6 @@ class System:
     has_threads: bool = True
     has_affinity: bool = False
     clock: int | None = 1
-    processors: Literal["cpuinfo", "sysctl", "registry", "unknown"] = "unknown"
     caches: str = "~/.cache"
     llvm: str = "libllvmlite.so"
     visible: str = ""
@@ -217,13 +215,7 @@ class System:
 
 
 LINUX: Final = System(
-    "linux",
-    ("linux",),
-    huge_pages=14,
-    trim="malloc_trim",
-    threads="futex",
-    has_affinity=True,
-    processors="cpuinfo",
+    "linux", ("linux",), huge_pages=14, trim="malloc_trim", threads="futex", has_affinity=True
 )
 MACOS: Final = System(
     "macos",
@@ -231,7 +223,6 @@ MACOS: Final = System(
     pages=0x1002,
     threads="os_sync",
     clock=8,
-    processors="sysctl",
     caches="~/Library/Caches",
     llvm="libllvmlite.dylib",
     library=".dylib",
@@ -245,7 +236,6 @@ WINDOWS: Final = System(
     pages="VirtualAlloc",
     threads="WaitOnAddress",
     clock=None,
-    processors="registry",
     caches="~/AppData/Local",
     llvm="llvmlite.dll",
     visible="dllexport",

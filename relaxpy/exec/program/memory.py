@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from relaxpy.support.dataclass import dataclass
@@ -22,12 +21,3 @@ class Memory:
 
 Place: TypeAlias = "Memory | tuple[Place, ...]"
 """The memory of a tensor, or the places of the fields of a tuple; other values have none: `()`."""
-
-
-def leaves_of(place: Place | None) -> Iterator[Memory]:
-    """The memory of the tensors in a value."""
-    if isinstance(place, Memory):
-        yield place
-    else:
-        for field in place or ():
-            yield from leaves_of(field)

@@ -24,7 +24,7 @@ from relaxpy.exec.runtime.values import (
 )
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import leaves, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.ops.definition.registry import infer_op_call, registered_ops
@@ -185,15 +185,6 @@ class Form:
         literal = ops.const(int(value) if dtype.is_int else float(value), dtype)
         self._param(rx.PrimStructInfo(dtype), dtype, literal)
         return rx.PrimValue(literal)
-
-
-def leaves(values: Iterable[Value]) -> Iterator[Value]:
-    """The values, with tuples flattened."""
-    for value in values:
-        if type(value) is tuple:
-            yield from leaves(value)
-        else:
-            yield value
 
 
 Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]

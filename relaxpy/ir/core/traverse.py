@@ -281,6 +281,15 @@ def preorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[
         stack += [*below(item)][::-1]
 
 
+def leaves(value: Any) -> Iterator[Any]:
+    """The value, or the leaves of the fields of a tuple, from left to right."""
+    if type(value) is tuple:
+        for field in value:
+            yield from leaves(field)
+    else:
+        yield value
+
+
 def reached(roots: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]:
     """Visit the roots of a graph and all that it leads to, each item once, as `preorder` does."""
     visited: set[K] = set()

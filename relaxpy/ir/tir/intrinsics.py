@@ -50,8 +50,6 @@ class Intrinsic:
     """The operands are integers."""
     is_math: bool = False
     """It is a function of numbers, in the datatype of the first operand."""
-    is_real: bool = False
-    """Integers are converted to float64 first, and the result is truncated."""
     is_composed: bool = False
     """NumPy rounds between several functions; the others round once to 16 bits."""
     is_costly: bool = False
@@ -89,7 +87,6 @@ def _real(
         numpy or f"np.{name}",
         scalar,
         is_math=True,
-        is_real=True,
         is_composed=is_composed,
         is_costly=is_costly,
     )

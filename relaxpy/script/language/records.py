@@ -643,10 +643,6 @@ class BuilderForm(Form, name="directive of an IRBuilder"):
     args: tuple[object, ...]
 
 
-#: The records of graph functions.
-GRAPH_RECORDS = (DataflowForm, SeqForm, OutputForm, MatchCastForm, MatchShapeForm, EmitForm, TeForm)
-
-
 Handler: TypeAlias = Callable[[Form], Any]
 
 _handler: ContextVar[Handler | None] = ContextVar("relaxpy_eager_handler", default=None)

@@ -11,7 +11,7 @@ from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.program.graph.sessions import Session
 from relaxpy.exec.program.memory import Memory
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import leaves, walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -382,22 +382,16 @@ class Graph:
         )
 
 
-def leaves(value: Value) -> Iterator[Tensor]:
+def tensors_of(value: Value) -> list[Tensor]:
     """The tensors of a value, from left to right.
 
     Errors:
         RefusedError: it has a shape.
     """
-    match value:
-        case Tensor():
-            yield value
-        case Shape():
-            raise RefusedError("a result is a shape: return R.shape_to_tensor of it")
-        case Passed():
-            return
-        case _:
-            for field in value:
-                yield from leaves(field)
+    found = [*leaves(value)]
+    if any(isinstance(leaf, Shape) for leaf in found):
+        raise RefusedError("a result is a shape: return R.shape_to_tensor of it")
+    return [leaf for leaf in found if isinstance(leaf, Tensor)]
 
 
 def elements(tensor: Value) -> Shape:

@@ -35,8 +35,8 @@ from relaxpy.exec.program.graph.program import (
     Value,
     elements,
     have_shape,
-    leaves,
     may_run_again,
+    tensors_of,
 )
 from relaxpy.exec.program.lower.known import Sizes, kernel_use, sizes_if_equal
 from relaxpy.exec.program.lower.scope import GlobalCallee
@@ -189,7 +189,7 @@ class GraphReader:
         self._check_result(func, result)
         result = self._read(self._original(result))
         arguments = set(parameters.tensors.values())
-        results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
+        results = [t for t in dict.fromkeys(tensors_of(result)) if t not in arguments]
         written = [m for m in self._written if m.origin == "parameter"]
         if any(tensor.memory in written for tensor in results):
             raise RefusedError("it returns a view of a parameter that a kernel writes")
@@ -498,7 +498,7 @@ class GraphReader:
         ways = [self._way(way) for way in (expr.true_branch, expr.false_branch)]
         value = self._joined([value for value, _ in ways], join)
         then, otherwise = (
-            self._way_region([*leaves(each), *self._differing(join, number, steps)], steps)
+            self._way_region([*tensors_of(each), *self._differing(join, number, steps)], steps)
             for number, (each, steps) in enumerate(ways)
         )
         outputs = [*join.results, *self._sizes_after(join)]
@@ -516,7 +516,7 @@ class GraphReader:
         """The value of one arm, and its steps."""
         around, self._steps = self._steps, []
         value = self._read(self._body(body))
-        self._check_distinct([*leaves(value)], "a branch")
+        self._check_distinct(tensors_of(value), "a branch")
         steps, self._steps = self._steps, around
         return value, steps
 
@@ -673,7 +673,7 @@ class GraphReader:
         first = {var: own[size] for size, var in sizes.items()}
         depth = tir.Var("depth", INT64)
         step = Recursion(
-            where, params, arguments, Region((), ()), [*leaves(outputs)], first, depth, most
+            where, params, arguments, Region((), ()), tensors_of(outputs), first, depth, most
         )
         self._recursions[name] = func, step, sizes
         self._steps = []
@@ -681,7 +681,7 @@ class GraphReader:
         self._check_result(func, value, f"the result of {where}")
         if self._written != written:
             raise RefusedError(f"{where}, which calls itself, has kernels that write in place")
-        region = self._region([*leaves(value)])
+        region = self._region(tensors_of(value))
         del self._recursions[name]
         self._steps, self._known = around, known
         self._steps.append(replace(step, region=region))
@@ -699,10 +699,10 @@ class GraphReader:
         given = {var: own[size] for size, var in sizes.items()}
         self._sizes.update(given.values())
         self._steps.append(
-            RecursiveCall(step.name, arguments, [*leaves(outputs)], given, step.depth, step.most)
+            RecursiveCall(step.name, arguments, tensors_of(outputs), given, step.depth, step.most)
         )
         self._share_all(step.params, arguments)
-        self._share_all(leaves(outputs), step.outputs)
+        self._share_all(tensors_of(outputs), step.outputs)
         return outputs
 
     def _arguments(self, func: rx.Function, where: str, call: rx.Call) -> list[Tensor]:
@@ -854,7 +854,7 @@ class GraphReader:
             moved = [(value, target) for value, target in pairs if target is not None]
             return self._nested(tail.steps, [v for v, _ in moved]), [target for _, target in moved]
         if tail.condition is None:
-            found = [*leaves(tail.value), *tail.sizes]
+            found = [*tensors_of(tail.value), *tail.sizes]
             self._check_distinct(found, "a loop")
             ends = zip(found, results, strict=True)
             given = [(value, target) for value, target in ends if target.memory not in in_place]

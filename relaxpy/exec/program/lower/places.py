@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import inf
 from operator import itemgetter
 
@@ -17,7 +17,8 @@ from typing_extensions import override
 from relaxpy.exec.program.lower.known import allocation_of, is_release, is_reshape
 from relaxpy.exec.program.lower.scope import GlobalCallee
 from relaxpy.exec.program.lower.storages import is_inside, size_of_storage
-from relaxpy.exec.program.memory import Memory, Place, leaves_of
+from relaxpy.exec.program.memory import Memory, Place
+from relaxpy.ir.core.traverse import leaves
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -116,7 +117,7 @@ class Places:
 
     def is_kept(self, expr: rx.Expr) -> bool:
         """True if something else than kernels may use the memory of a value."""
-        return not self._kept.keys().isdisjoint(leaves_of(self.of(expr)))
+        return not self._kept.keys().isdisjoint(leaves(self.of(expr)))
 
     def is_only_read(self, literal: rx.Constant) -> bool:
         """True if only kernels use a literal, and none writes it.
@@ -160,7 +161,7 @@ class Places:
         """True if `outputs` of a call have new memory each, which no other operand has."""
         new = [self.of(output) for output in outputs]
         position, *_ = self._bound.get(call) or (inf,)
-        used = {*chain.from_iterable(leaves_of(self.of(operand)) for operand in inputs)}
+        used = {*leaves(tuple(map(self.of, inputs)))}
         is_new = all(isinstance(m, Memory) and self._is_private(m, position) for m in new)
         return is_new and len(set(new)) == len(new) and used.isdisjoint(new)
 
@@ -268,7 +269,7 @@ class Places:
             return
         self._use(operands, (callee, operands))
         for index in callee.written:
-            for memory in leaves_of(operands[index]) if index < len(operands) else ():
+            for memory in leaves(_field(operands, index)):
                 self._written.add(memory)
                 self._changes.append((self._now, memory))
 
@@ -318,16 +319,13 @@ class Places:
     def _use(
         self, place: Place, kernel: tuple[GlobalCallee, Sequence[Place]] | None = None
     ) -> None:
-        if isinstance(place, Memory):
-            self._uses.setdefault(place, []).append(self._now)
-            self._first.setdefault(place, kernel)
-        else:
-            for field in place:
-                self._use(field, kernel)
+        for memory in leaves(place):
+            self._uses.setdefault(memory, []).append(self._now)
+            self._first.setdefault(memory, kernel)
 
     def _keep(self, place: Place) -> None:
         self._use(place)
-        for memory in leaves_of(place):
+        for memory in leaves(place):
             self._kept.setdefault(memory, self._now)
 
 
