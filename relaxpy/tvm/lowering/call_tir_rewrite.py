@@ -326,10 +326,19 @@ def _specialized(kernel: PrimFunc, call: rx.Call) -> PrimFunc:
         return kernel
     buffers: dict[Var, Buffer] = {}
     scopes: dict[Var, Var] = {}
-    for param, (sinfo, arg) in zip(kernel.params, tensors, strict=False):
-        name = arg.name_hint if isinstance(arg, rx.Var) else param.name
-        old, new = kernel.buffer_of(param), _buffer(sinfo, name)
+    found = [
+        (param, _buffer(sinfo, arg.name_hint if isinstance(arg, rx.Var) else param.name))
+        for param, (sinfo, arg) in zip(kernel.params, tensors, strict=False)
+    ]
+    sizes = {size for _, buffer in found for size in buffer.shape}
+    are_read = all(n in sizes for size in sizes for n in walk(size) if isinstance(n, Var))
+    for param, new in found:
+        old = kernel.buffer_of(param)
         if old is not None:
+            if not are_read:  # a kernel reads its variables from the dimensions of its tensors
+                pairs = zip(new.shape, old.shape, strict=True)
+                shape = [n if isinstance(n, tir.IntImm) else own for n, own in pairs]
+                new = replace(new, shape=tuple(shape))
             buffers[param] = new
             if old.scope() != new.scope():
                 scopes[old.data] = new.data

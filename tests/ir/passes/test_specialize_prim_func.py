@@ -128,6 +128,21 @@ def test_shapes_computed_from_shape_variables_are_specialised(call: str) -> None
         assert "scoped" in SpecializePrimFuncBasedOnCallSite()(legal).script()
 
 
+def test_a_size_that_no_dimension_gives_stays_that_of_the_kernel() -> None:
+    mod = from_source(
+        KERNEL.format("""m = T.int64()
+        w = R.match_cast(v, R.Tensor((m,), "float32"))
+        z = R.concat((w, w))
+        y = R.call_tir(cls.same, (z,), out_sinfo=R.Tensor((m * 2,), "float32"))""")
+    )
+    x = np.arange(4, dtype="float32")
+    with PassContext(check="values", check_inputs={"main": (x, x)}):
+        after = SpecializePrimFuncBasedOnCallSite()(mod)
+    assert "scoped" in after.script()
+    found = relaxpy.compile(after, relax_pipeline="zero")["main"](x, x)
+    np.testing.assert_array_equal(found, [*x, *x])
+
+
 def test_a_device_with_another_memory_scope_is_an_error() -> None:
     text = Model.script().replace('"opencl:1:global"', '"opencl:1:global.texture"')
     text = text.replace('vdevice="opencl:1"', 'vdevice="opencl:1:local"')
