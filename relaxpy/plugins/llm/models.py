@@ -44,15 +44,14 @@ def seconds_of(given: Any, name: str = "keep_alive") -> float:
     Errors:
         ParameterError: it is neither.
     """
-    if type(given) is str and len(given) <= 40:
-        with suppress(ValueError):
-            given = float(given)
-    if type(given) is str:
+    if type(given) is str and len(given) <= 40:  # the expression takes quadratic time
         sign, text = given[:1] == "-", given.lstrip("+-")
         parts = _PART.findall(text)
         if parts and "".join(map("".join, parts)) == text:
             found = sum(float(number) * _UNITS[unit] for number, unit in parts)
             return math.inf if sign else found
+        with suppress(ValueError):
+            given = float(given)
     if type(given) not in (int, float) or given != given:  # NaN
         expected = 'seconds, or a text such as "5m"; a negative one is for ever'
         raise ParameterError.of(name, given, expected)

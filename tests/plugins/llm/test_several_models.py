@@ -272,10 +272,18 @@ def test_times(given: Any, wanted: float) -> None:
     assert seconds_of(given) == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("given", ["", "m", "5 m", "5x", "1h2", True, [], {}, "nan", "9" * 41])
+@pytest.mark.parametrize("given", ["", "m", "5 m", "5x", "1h2", True, [], {}, "nan", "9" * 41, "1h" * 21])
 def test_what_is_no_time(given: Any) -> None:
     with pytest.raises(ParameterError, match="keep_alive"):
         seconds_of(given)
+
+
+def test_a_long_text_is_no_time_at_once() -> None:
+    begin = time.process_time()
+    for given in ("0" * 40_000, "1." * 20_000):
+        with pytest.raises(ParameterError, match="keep_alive"):
+            seconds_of(given)
+    assert time.process_time() - begin < 1
 
 
 def test_the_memory_needed_is_that_of_the_loaded_model(lm: Any, folder: Path) -> None:
