@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from relaxpy.exec.program.lower.python_module import ModuleLowering
 
 _ANY = rx.ObjectStructInfo()
+_MOST_BODIES = 20_000
+"""The most local functions that are inlined: one that calls another twice doubles its bodies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +110,7 @@ class GraphReader:
         self._functions: dict[rx.Expr, rx.Function] = {}
         """Local functions by name, without those that are being read, which are open."""
         self._open: set[rx.Var] = set()
+        self._inlined_count = 0
         self._parameters = Parameters()
         self._given = self._parameters.given
         self._literals: dict[Memory, rx.Constant] = {}
@@ -510,6 +513,9 @@ class GraphReader:
 
     def _inlined(self, func: rx.Function, call: rx.Call) -> Value:
         """The result of a local function that does not call itself; its casts may fail."""
+        self._inlined_count += 1
+        if self._inlined_count > _MOST_BODIES:
+            raise RefusedError(f"it calls local functions more than {_MOST_BODIES:,} times")
         known = dict(self._known)
         for param, arg in zip(func.params, call.args, strict=True):
             self._values[param] = self._as_parameter(self._value(arg), param.struct_info)
