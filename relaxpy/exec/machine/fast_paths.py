@@ -35,10 +35,10 @@ DIRECT_CALLS: Final = FastPath("direct calls")
 OUTLINING: Final = FastPath("outlining")
 """Successive native kernels in a function that is not native are a native function."""
 PACKED_WEIGHTS: Final = FastPath("packed weights")
-#: The attribute of functions that never pack their constants, as others have the same ones: then
-#: they are in memory once.
-SHARED_WEIGHTS: Final = "shared_weights"
 """Constants are kept in the layout in which a kernel reads them."""
+SHARED_WEIGHTS: Final = "shared_weights"
+"""The attribute of functions that never pack their constants, as others have the same ones: then
+they are in memory once."""
 ONLY_PACKED: Final = FastPath("only packed weights")
 """A kernel whose weights are constants in all calls has no code for others."""
 VIEWS: Final = FastPath("views")

@@ -149,7 +149,7 @@ def tree_leaves(
 
     A node is a row of `nodes`: a feature, the bits of a limit, the node after this one if the
     feature is above the limit or NaN, and the node after this one otherwise. A leaf is the node
-    after itself on both sides.
+    after itself on both sides; its feature, which walks that have ended read, is one of x.
 
     Shapes:
         x       (n, features), float32 or float64

@@ -192,6 +192,7 @@ def _layers(
     directions = (False, True)[: 1 + both]
     each = len(params) // (layers * len(directions))
     x = x.transpose(0, 1) if batch_first else x
+    torch._check(x.shape[0] > 0, lambda: "Expected sequence length to be larger than 0 in RNN")
     lasts: list[list[Tensor]] = [[] for _ in states]
     for layer in range(layers):
         if layer and train and dropout:  # which PyTorch's decomposition leaves out
@@ -210,9 +211,10 @@ def _layers(
 
 
 def _form(target: Any, walked: Callable[..., Any]) -> Callable[..., Any]:
-    def layers(x: Tensor, states: Any, params: Any, *options: Any) -> Any:
-        if not isinstance(options[0], bool):  # but parameters, after the lengths of sequences
-            return target(x, states, params, *options)
+    def layers(x: Tensor, states: Any, params: Any, *options: Any, **named: Any) -> Any:
+        # After the lengths of sequences, `options` begins with the parameters.
+        if named or not isinstance(options[0], bool):
+            return target(x, states, params, *options, **named)
         if not torch.is_autocast_enabled("cpu"):
             states = [states] if isinstance(states, torch.Tensor) else states
             return _layers(walked, x, states, params, *options)

@@ -563,6 +563,15 @@ def test_what_has_no_limit_is_refused(tmp_path: Path) -> None:
     assert "twice: twice calls itself, and not last: declare how many" in str(error.value)
 
 
+def test_calls_of_local_functions_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable = relaxpy.compile(program("local functions that are called twice"), "native")
+    monkeypatch.setattr("relaxpy.exec.program.graph.read_function._MOST_BODIES", 1)
+    with pytest.raises(CompileError, match="main: it calls local functions more than 1 times"):
+        executable.export(tmp_path / "model.o")
+
+
 def called(call: Any) -> Any:
     """A function of a library with the signature of that of an executable."""
 

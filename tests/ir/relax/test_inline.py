@@ -196,6 +196,31 @@ def test_a_function_inside_itself_is_refused() -> None:
     assert once.struct_info == main.ret_struct_info
 
 
+def test_bodies_that_double_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    mod = texts.module(
+        """
+    def main(x: R.Tensor((4,))) -> R.Tensor((4,)):
+        y = cls.f0(x)
+        return y
+    """
+        + "".join(
+            f"""
+    @private
+    def f{n}(x: R.Tensor((4,))) -> R.Tensor((4,)):
+        y = {f"cls.f{n + 1}(x)" if n < 3 else "R.exp(x)"}
+        z = {f"cls.f{n + 1}(y)" if n < 3 else "R.exp(y)"}
+        return z
+    """
+            for n in range(4)
+        )
+    )
+    table = {f"f{n}": mod[f"f{n}"] for n in range(4)}
+    assert len(bindings(mod["main"].inline_functions(table))) >= 16  # type: ignore[attr-defined,arg-type]
+    monkeypatch.setattr("relaxpy.ir.relax.rewrite.bind._MOST_BODIES", 14)  # there are 15
+    with pytest.raises(TransformError, match="there are more than 14 calls of functions"):
+        mod["main"].inline_functions(table)  # type: ignore[attr-defined,arg-type]
+
+
 def test_names_and_functions_are_checked() -> None:
     mod = module("    return A")
     main, gvar = mod["main"], mod.get_global_var("sub")

@@ -107,9 +107,10 @@ def test_the_higher_of_two_scores_of_lines_has_the_label() -> None:
 def grown(
     depth: int, trees: int, kinds: list[str], votes: int, prefix: str, weights: int = 1
 ) -> dict[str, Any]:
-    """Whole trees of the operators before version 5, of random bounds, modes and weights.
+    """Trees of the operators before version 5, of random bounds, modes and weights.
 
-    A leaf has so many `weights` for each of its votes.
+    They are whole, and every other one is less deep. A leaf has so many `weights` for each of its
+    votes.
     """
     rows: dict[str, list[Any]] = {}
 
@@ -118,13 +119,13 @@ def grown(
             rows.setdefault(name, []).append(value)
 
     for tree in range(trees):
-        inner = 2**depth - 1
+        inner = 2 ** (depth - tree % 2) - 1
         for node in range(2 * inner + 1):
             is_leaf = node >= inner
             add(
                 nodes_treeids=tree,
                 nodes_nodeids=node,
-                nodes_featureids=0 if is_leaf else int(RNG.integers(4)),
+                nodes_featureids=node % 2 * 101 - 2 if is_leaf else int(RNG.integers(4)),
                 nodes_modes="LEAF" if is_leaf else str(RNG.choice(kinds)),
                 nodes_values=0.0 if is_leaf else float(RNG.choice(X.reshape(-1))),
                 nodes_truenodeids=0 if is_leaf else 2 * node + 1,

@@ -86,3 +86,24 @@ def test_layers_within_autocast_have_the_datatypes_of_pytorch(kind) -> None:
     compiled = torch.compile(layer, backend=relax_dynamo(target="numpy"))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(compiled(x), layer(x), rtol=0.05, atol=0.02)
+
+
+def test_functions_of_layers_take_options_by_name() -> None:
+    layer, x, first = torch.nn.GRU(4, 3), torch.randn(5, 2, 4), torch.randn(1, 2, 3)
+    options = {"has_biases": True, "num_layers": 1, "dropout": 0.0, "train": False}
+    options |= {"bidirectional": False, "batch_first": False}
+
+    def model(x: Any) -> Any:
+        return torch.gru(x, first, list(layer.parameters()), **options)
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found = torch.compile(model, backend=relax_dynamo(target="numpy"))(x)
+        torch.testing.assert_close(found, model(x))
+
+
+def test_sequences_have_at_least_one_element() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.nn.LSTM(4, 3), backend=relax_dynamo(target="numpy"))
+    with pytest.raises(RuntimeError, match="Expected sequence length to be larger than 0"):
+        compiled(torch.ones(0, 2, 4))

@@ -69,6 +69,8 @@ UPPER_BOUND: Final = "tir_var_upper_bound"
 """The attribute with the largest values of sizes by their names."""
 MAX_DEPTH: Final = "max_depth"
 """The attribute of a function that calls itself: how many calls of it are nested at most."""
+_MOST_BODIES = 20_000
+"""The most local functions that are inlined: one that calls another twice doubles its bodies."""
 
 
 class _BindingRefusedError(RefusedError):
@@ -147,6 +149,7 @@ class GraphReader:
         """The open functions that call themselves and not last, without their regions, and the
         variables of their calls for those of their parameters that change.
         """
+        self._inlined_count = 0
         self._parameters = Parameters()
         self._given = self._parameters.given
         self._literals: dict[Memory, rx.Constant] = {}
@@ -766,6 +769,9 @@ class GraphReader:
 
     def _inlined(self, func: rx.Function, call: rx.Call) -> Value:
         """The result of a local function that does not call itself; its casts may fail."""
+        self._inlined_count += 1
+        if self._inlined_count > _MOST_BODIES:
+            raise RefusedError(f"it calls local functions more than {_MOST_BODIES:,} times")
         known = dict(self._known)
         for param, arg in zip(func.params, call.args, strict=True):
             self._values[param] = self._as_parameter(self._value(arg), param.struct_info)

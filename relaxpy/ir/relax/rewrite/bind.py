@@ -360,7 +360,7 @@ def inline_functions(
     Errors:
         MisuseError (also TypeError, ValueError): a name occurs twice, or is not that of a Relax
             function.
-        TransformError: a function would be inlined into itself.
+        TransformError: a function would be inlined into itself, or too many bodies would be.
     """
     table: dict[str, rx.Function] = {}
     for key, callee in function_map.items():
@@ -414,6 +414,10 @@ def _values(*funcs: rx.Function) -> dict[str, rx.StructInfo]:
     return found
 
 
+_MOST_BODIES = 20_000
+"""The most bodies in a function: each function that calls the next one twice doubles them."""
+
+
 class _Inliner(rewriting.BindingRewriter):
     """Replaces calls by the bodies of the functions in `table`; `open` are being inlined."""
 
@@ -421,6 +425,7 @@ class _Inliner(rewriting.BindingRewriter):
         super().__init__()
         self.table = table
         self.open: list[str] = []
+        self.count = 0
 
     @override
     def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
@@ -443,6 +448,13 @@ class _Inliner(rewriting.BindingRewriter):
             cycle = " -> ".join([*self.open[self.open.index(name) :], name])
             raise TransformError(
                 f"{name} cannot be inlined, as it calls itself: {cycle}", span=binding.span
+            )
+        self.count += 1
+        if self.count > _MOST_BODIES:
+            raise TransformError(
+                f"{name} cannot be inlined: there are more than {_MOST_BODIES:,} calls of"
+                " functions, with those in inlined functions",
+                span=binding.span,
             )
         func = rewriting.copy_with_new_vars(self.table[name])
         if len(func.params) != len(call.args):

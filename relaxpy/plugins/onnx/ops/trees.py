@@ -147,7 +147,8 @@ class _Forest:
         below[np.isneginf(bound)] = np.nan
         bound = np.where(strict, below, bound)
         bound = np.where(np.isnan(limit), np.where(nan, math.inf, math.nan), bound).astype(dtype)
-        feature, index = self.feature, np.dtype(f"int{bound.itemsize * 8}")
+        # Leaves may have any feature, which walks that have ended read.
+        feature, index = np.where(inner, self.feature, 0), np.dtype(f"int{bound.itemsize * 8}")
         if negative.any():
             feature = 2 * feature + negative
         after = np.where(nan, self.yes, self.no), np.where(nan, self.no, self.yes)
