@@ -500,6 +500,10 @@ class _Instructions:
         machine = _Machine(self._functions, self._constants, instrument)
         return {name: machine.runner(name) for name in self._functions}
 
+    def timed(self, instrument: Instrument) -> tuple[Mapping[str, Callable[..., Any]], None]:
+        """The functions by name: there is no native code."""
+        return self.instrumented(instrument), None
+
     def machine_code(self, sections: Sections) -> None:
         """Nothing: there is no file of them."""
 

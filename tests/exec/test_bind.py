@@ -210,7 +210,7 @@ WRONG: dict[str, tuple[Bind, type[Exception], str]] = {
     "a kernel": (
         lambda ex: relaxpy.compile(Module["increment"]).bind(x=ROW),
         MisuseError,
-        "is a kernel, whose parameters cannot be bound",
+        "only parameters of Relax functions are bound: increment is none",
     ),
 }
 

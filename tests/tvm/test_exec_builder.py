@@ -208,6 +208,8 @@ def test_instruments_observe_calls() -> None:
     assert seen == ["sum", "test.vm.add", "test.vm.add", "sum"]
     with pytest.raises(MisuseError, match="has no kernels"):
         ib.get().kernel_source("main")
+    with pytest.raises(MisuseError, match="only parameters of Relax functions are bound"):
+        ib.get().bind(x=A)
 
 
 def test_errors_of_packed_functions_keep_their_class() -> None:

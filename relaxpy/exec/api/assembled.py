@@ -61,7 +61,7 @@ def timed(
 ) -> tuple[Mapping[str, EntryPoint], Times | None]:
     """The functions of an executable, compiled once more: native code notes times of its steps.
 
-    What runs in Python reports its calls to an instrument.
+    Functions in Python report their calls to an instrument.
     """
     program = executable._program
     functions, times = program.form().timed(instrument)

@@ -28,10 +28,14 @@ def bound(
     Errors: as for `Executable.bind`.
     """
     program, module, values = executable.program, executable.written, _joined(weights, named)
-    [key] = [k for k, f in module.functions_by_name.items() if f.attrs.get("global_symbol") == name]
-    func = module[key]
-    if not isinstance(func, rx.Function):
-        raise MisuseError(f"{name} is a kernel, whose parameters cannot be bound", about=values)
+    functions = {
+        key: func
+        for key, func in module.functions_by_name.items()
+        if isinstance(func, rx.Function) and func.attrs.get("global_symbol") == name
+    }
+    if not functions:
+        raise MisuseError(f"only parameters of Relax functions are bound: {name} is none")
+    [(key, func)] = functions.items()
     try:
         module = BindParams(key, values)(_apart(module, key))
     except UnknownNameError as error:

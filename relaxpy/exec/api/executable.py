@@ -504,7 +504,7 @@ class Executable(CopiedByReference, StatefulCalls):
         parameters. The program is compiled once more with the same target and passes, which fold
         and convert what depends on weights alone, and pack the weights for the kernels. Packed
         copies are shared by executables with equal weights. Arrays are copied, unless nobody can
-        write them: later changes of the elements have no effect. This executable stays as it is.
+        write them: later changes of the elements have no effect. This executable does not change.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such function or parameter.

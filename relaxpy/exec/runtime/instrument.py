@@ -77,7 +77,7 @@ class Profiler:
         return symbol, start, taken
 
     def note(self, symbol: str, calls: int, seconds: float) -> None:
-        """Note calls of a function in the innermost call, which took so many seconds in sum."""
+        """Note calls of a function, which the innermost call made, with their time in sum."""
         self._own_times.setdefault(symbol, []).extend([seconds / calls] * calls)
         if self._inside:
             self._inside[-1] += seconds

@@ -167,6 +167,19 @@ def test_a_compiled_model_does_what_an_executable_does(tmp_path: Any) -> None:
         compiled.profile(row)
 
 
+@pytest.mark.parametrize("mode", ["plain", "packed"])
+def test_weights_of_a_compiled_model_are_copies(mode: str) -> None:
+    model, weight = nn.Linear(2, 3, bias=False), np.ones((3, 2), "float32")
+    model.weight.data = weight
+    method = {"x": spec.Tensor([1, 2], "float32"), "$": {"param_mode": mode}}
+    compiled = model.jit({"forward": method})
+    assert [param.name_hint for param in compiled.executable["forward"].signature.params] == ["x"]
+    weight[:] = model.weight.data[:] = 7
+    x = np.ones((1, 2), "float32")
+    assert compiled(x).tolist() == [[2, 2, 2]]
+    assert model.jit({"forward": method})(x).tolist() == [[14, 14, 14]]
+
+
 METHODS: dict[str, Callable[[Any], Any]] = {
     "integer": lambda x: x[0],
     "second axis": lambda x: x[:, 0],
