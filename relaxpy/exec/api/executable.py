@@ -755,6 +755,7 @@ class Executable(CopiedByReference, StatefulCalls):
         weights: str | PathLike[str] | None = None,
         pool: bool = False,
         extern: Sequence[str] = (),
+        at_most: Mapping[str, int] | None = None,
     ) -> tuple[Path, ...]:
         """Write the program as a library for C, without Python, with its header; return the files.
 
@@ -765,11 +766,12 @@ class Executable(CopiedByReference, StatefulCalls):
         `target` such as `"linux-aarch64:generic"`. Constants are in the library, or in the file
         `weights`, which the caller maps. `pool` adds a header with a pool of threads.
         The packed functions that `extern` names are functions of C, which the caller defines; the
-        header declares them.
+        header declares them. `at_most` has the largest values of sizes that depend on data, by
+        name.
 
         Errors:
             CompileError: functions need Python, all of which are named; or there is no linker.
-            MisuseError (also TypeError, ValueError): the suffix, the target or the name is unknown,
+            MisuseError (also TypeError, ValueError): the suffix, the target or a name is unknown,
                 or there are too many weights for a library.
             OSError: a file cannot be written.
         """
@@ -781,6 +783,7 @@ class Executable(CopiedByReference, StatefulCalls):
             weights=weights,
             pool=pool,
             extern=extern,
+            at_most=at_most,
         )
         return found
 

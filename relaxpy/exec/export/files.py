@@ -19,6 +19,7 @@ from relaxpy.exec.export.c_header import header_of
 from relaxpy.exec.export.cpu import exporting_machine
 from relaxpy.exec.export.exported import exported_program, identifier
 from relaxpy.exec.export.object_file import linked_by, object_of
+from relaxpy.exec.export.prepare import with_bounds
 from relaxpy.exec.export.table import ExportedProgram
 from relaxpy.exec.export.thread_pool import pool_of
 from relaxpy.exec.export.web import WEB_SUFFIX, web_files
@@ -42,6 +43,7 @@ def export(
     weights: str | os.PathLike[str] | None = None,
     pool: bool = False,
     extern: Sequence[str] = (),
+    at_most: Mapping[str, int] | None = None,
 ) -> tuple[Path, ...]:
     """Write a program as a library: what `Executable.export` does. Errors: as for that."""
     out = Path(as_path(path))
@@ -67,7 +69,7 @@ def export(
     prefix = identifier(name if name is not None else out.name.partition(".")[0])
     if name is not None and prefix != name:
         raise MisuseError(f"the name is an identifier of C, found {name!r:.60}", about=name)
-    module = executable.program.module
+    module = with_bounds(executable.program.module, at_most or {})
     if suffix == WEB_SUFFIX:
         if pool or extern:
             raise MisuseError("programs for WebAssembly have neither threads nor functions of C")

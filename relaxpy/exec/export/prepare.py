@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from typing_extensions import override
 
+from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.exec.program.graph.read_function import MAX_DEPTH, UPPER_BOUND
 from relaxpy.exec.runtime.registry import legalization
 from relaxpy.ir.core.dtype import INT64
@@ -14,8 +15,10 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.passes.append_in_place import declared_bounds
 from relaxpy.ir.passes.legalize import Legalization, is_known, legalized
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars
 from relaxpy.ir.relax.rewrite.bind import inline_functions
 from relaxpy.ir.relax.rewrite.map_bindings import Refined, copy_with_new_vars, is_sharper
 from relaxpy.ir.tir import expr as tir
@@ -23,6 +26,31 @@ from relaxpy.support.dataclass import replace
 
 _MOST: Final = 4
 """The most functions that call each other and are local functions of each other."""
+
+
+def with_bounds(module: IRModule, at_most: Mapping[str, int]) -> IRModule:
+    """The module, whose functions declare these largest values of sizes that depend on data.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): no size has the name, or a value is not a number.
+    """
+    if not at_most:
+        return module
+    functions = module.functions_by_name
+    graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
+    names = {var.name for func in graphs.values() for var in defined_symbolic_vars(func)}
+    for name, most in at_most.items():
+        if name not in names:
+            raise MisuseError(
+                f"the program has no size {name!r:.60}", hint=close_names(name, sorted(names))
+            )
+        if type(most) is not int or most < 0:
+            raise unexpected(most, f"the largest value of {name} is an integer from 0 on")
+    result = module.clone()
+    for name, func in graphs.items():
+        bounds = {**declared_bounds(func, UPPER_BOUND), **at_most}
+        result[name] = func.with_attr(UPPER_BOUND, bounds)
+    return result
 
 
 def prepared(module: IRModule) -> IRModule:

@@ -174,8 +174,10 @@ def compile_(options: Namespace) -> int:
 
 def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
+    from relaxpy.plugins.cli.inputs import sizes_of
+
     is_language_model = options.file.endswith(".gguf") or os.path.isdir(options.file)
-    others = ("target", "pipeline", "sizes", "imported")
+    others = ("target", "pipeline", "sizes", "imported", "at_most")
     names = (
         others
         if is_language_model
@@ -194,7 +196,8 @@ def export(options: Namespace) -> int:
             lm.export, page=options.page, tokens=options.tokens, sequences=options.sequences or 1
         )
     else:
-        write = _executable(options).export
+        bounds = sizes_of(options.at_most or (), "--at-most")
+        write = partial(_executable(options).export, at_most=bounds)
     try:
         with writing(options.output):
             files = write(

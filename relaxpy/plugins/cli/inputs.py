@@ -187,8 +187,8 @@ def _sizes(
     return sizes
 
 
-def sizes_of(words: Sequence[str]) -> dict[str, int]:
-    """The sizes by name that words such as `n=4` say.
+def sizes_of(words: Sequence[str], option: str = "--dim") -> dict[str, int]:
+    """The sizes by name that words such as `n=4` say, which an option has.
 
     Errors:
         UsageError: a word is something else, or there are two sizes for a name.
@@ -197,7 +197,8 @@ def sizes_of(words: Sequence[str]) -> dict[str, int]:
     for word in words:
         name, _, text = word.partition("=")
         if not text.isdecimal() or len(text) > 18:
-            raise UsageError(f"--dim takes NAME=SIZE, found {word!r:.60}", hint="write --dim n=4")
+            found = f"{option} takes NAME=SIZE, found {word!r:.60}"
+            raise UsageError(found, hint=f"write {option} n=4")
         if name in sizes:
             raise UsageError(f"there are two sizes for {name}")
         sizes[name] = int(text)

@@ -204,6 +204,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         metavar="NAME",
         help="a packed function that is given in C; several are possible",
     )
+    command.add_argument(
+        "--at-most",
+        action="append",
+        metavar="NAME=SIZE",
+        help="the largest value of a size that depends on data; several are possible",
+    )
     language_models.add_model_options(command)
     command.add_argument(
         "--page", action="store_true", help="write a page that talks to a language model, for .wasm"

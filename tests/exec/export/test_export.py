@@ -11,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.errors import CompileError, RuntimeCheckError
+from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError
 from relaxpy.exec.inspect import live_memory
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.runtime.scalar import ScalarEvaluator
@@ -554,11 +554,21 @@ class Program:
 """
 
 
+def test_the_caller_of_export_declares_limits(tmp_path: Path) -> None:
+    executable = relaxpy.compile(program("a declared size"), "native")
+    with pytest.raises(MisuseError, match="the program has no size 'row'"):
+        executable.export(tmp_path / "model.o", at_most={"row": 3})
+    with pytest.raises(MisuseError, match="the largest value of rows is an integer from 0 on"):
+        executable.export(tmp_path / "model.o", at_most={"rows": -1})
+    _, header = executable.export(tmp_path / "model.o", at_most={"rows": 7})
+    assert "with room for (7, 5)" in header.read_text()
+
+
 def test_what_has_no_limit_is_refused(tmp_path: Path) -> None:
     executable = relaxpy.compile(from_source(HEAD + UNBOUNDED), "native")
     with pytest.raises(CompileError) as error:
         executable.export(tmp_path / "model.o")
-    assert "unbounded: the size k depends on data: declare its largest value" in str(error.value)
+    assert "unbounded: sizes depend on data: declare the largest value of k, " in str(error.value)
     assert "rows: it calls relax.unique" in str(error.value)
     assert "twice: twice calls itself, and not last: declare how many" in str(error.value)
 

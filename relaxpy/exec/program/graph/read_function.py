@@ -256,12 +256,16 @@ class GraphReader:
         """Give those of these sizes that are unbounded the bounds that are declared."""
         unbounded = {v: name for v, name in self._unbounded.items() if v in sizes}
         declared = declared_bounds(self._func, UPPER_BOUND) if unbounded else {}
+        missing = [name for name in dict.fromkeys(unbounded.values()) if name not in declared]
+        if missing:
+            options = " ".join(f"--at-most {name}=..." for name in missing)
+            bounds = ", ".join(f'"{name}": ...' for name in missing)
+            raise RefusedError(
+                f"sizes depend on data: declare the largest value of {', '.join(missing)},"
+                f" at_most={{{bounds}}} ({options}), or in the program"
+                f' R.func_attr({{"{UPPER_BOUND}": {{{bounds}}}}})'
+            )
         for var, name in unbounded.items():
-            if name not in declared:
-                raise RefusedError(
-                    f"the size {name} depends on data: declare its largest value,"
-                    f' R.func_attr({{"{UPPER_BOUND}": {{"{name}": ...}}}})'
-                )
             self._found[var] = tir.IntImm("int64", declared[name])
             del self._unbounded[var]
 
