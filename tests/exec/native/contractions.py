@@ -74,7 +74,9 @@ class Kernel:
         f = module.function("kernel", params)
         values = dict(zip(names, f.params[3:], strict=True))
         types = [element(array) for array in arrays]
-        wide = accumulator or (F32 if types[0].bits == 16 or arrays[0].dtype.name in SHORT else types[0])
+        wide = accumulator or (
+            F32 if types[0].bits == 16 or arrays[0].dtype.name in SHORT else types[0]
+        )
         axes = {
             axis: GemmAxis(
                 *(

@@ -219,7 +219,8 @@ def test_only_integers_that_a_short_float_has_are_not_rounded(source: str, dtype
         text.format(x=x)
         for x in numbers
         for text in ("{x}", "{x} - T.F(128.0)", "{x} * T.F(17.0) - {x}", "{x} + T.F(0.5) + {x}",
-                     "({x} - T.F(3.0)) * ({x} + T.F(7.0))", "T.F(-0.0) * {x}", f"{{x}} * T.F({large})")
+                     "({x} - T.F(3.0)) * ({x} + T.F(7.0))", "T.F(-0.0) * {x}",
+                     f"{{x}} * T.F({large})")
     ]  # fmt: skip
     stores = "\n        ".join(f"Y[{n}, i] = {text}" for n, text in enumerate(texts))
     program = from_source(

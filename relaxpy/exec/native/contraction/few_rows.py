@@ -191,7 +191,14 @@ class DotEmitter(FewRows):
             return a
         pitch, element = up(depth, self.vector.lanes), self.contraction.accumulator
         copy = Matrix(f.alloca(element, extent * pitch), element)
-        pack(f, a, Block(a.pointer, extent, depth, self.row_stride, 1), copy.pointer, pitch, self.vector)
+        pack(
+            f,
+            a,
+            Block(a.pointer, extent, depth, self.row_stride, 1),
+            copy.pointer,
+            pitch,
+            self.vector,
+        )
         self.row_stride = pitch
         return copy
 

@@ -59,7 +59,9 @@ def _kept(run: Run) -> Buffer | None:
             found = None if _short(member.value) is None else target
         case Run(accumulation=Assignment(value=Mul(a=a, b=b)) as member, after=()):
             pair = (a, b) if _is_short(b) else (b, a)
-            found = pair[0].buffer if isinstance(pair[0], BufferLoad) and _is_short(pair[1]) else None
+            found = (
+                pair[0].buffer if isinstance(pair[0], BufferLoad) and _is_short(pair[1]) else None
+            )
         case _:
             return None
     return found if sum(b is found for b, _ in member.elements()) == 1 else None
