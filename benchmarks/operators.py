@@ -6,10 +6,15 @@ worst ratios and the geometric mean of each family. Both are called in turn, so 
 same noise. The family "small" has calls of each other family with at most 8 elements along an axis,
 where the overhead of a call counts. The time to compile is that of a module with this one call. An
 argument selects the rows whose name contains it.
+
+`RELAXPY_NUM_THREADS=1 python benchmarks/operators.py --floats` prints calls in floats of 32, 16 and
+8 bits instead: the least processor time in float32, the ratio of each other datatype to it, and to
+that of PyTorch in the same datatype, where it is installed and has the operator.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import platform
@@ -28,6 +33,11 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 Array = np.ndarray[Any, Any]
 SECONDS = 0.4
@@ -466,8 +476,92 @@ def measure(row: Row) -> Result:
     return Result(numpy, ours_least / numpy, quartiles, compile_ms)
 
 
-def main(pattern: str = "") -> None:
+FLOATS = ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+class FloatRow(NamedTuple):
+    """A call, its inputs in float32, the same by PyTorch, and the number of constant inputs."""
+
+    name: str
+    call: Callable[..., rx.Expr]
+    inputs: tuple[Array, ...]
+    torch: Callable[..., Any]
+    constants: int = 0
+
+
+def float_rows() -> Iterator[FloatRow]:
+    """Products, a convolution, and calls on arrays that no cache holds."""
+    conv = lambda *v: op.nn.conv2d(*v, padding=1)  # noqa: E731
+    torch_conv = lambda *v: torch.nn.functional.conv2d(*v, padding=1)  # noqa: E731
+    image, window = floats(1, 64, 56, 56), floats(64, 64, 3, 3) / np.float32(20)
+    weight = floats(768, 3072, seed=1) / np.float32(20)
+    for constants, end in ((0, ""), (1, ", constant weight")):
+        for count in (1, 8, 128):
+            x, text = floats(count, 768), f"{count}x768x3072{end}"
+            yield FloatRow(f"matmul {text}", op.matmul, (x, weight), lambda x, w: x @ w, constants)
+            pair = x, np.ascontiguousarray(weight.T)
+            yield FloatRow(f"linear {text}", op.linear, pair, lambda x, w: x @ w.T, constants)
+        yield FloatRow(f"conv2d 3x3{end}", conv, (image, window), torch_conv, constants)
+    large, other, row = floats(8192, 2048), floats(8192, 2048, seed=1), floats(2048)
+    yield FloatRow("add", op.add, (large, other), lambda x, y: x + y)
+    yield FloatRow("softmax", op.nn.softmax, (large,), lambda x: x.softmax(-1))
+    yield FloatRow(
+        "layer_norm",
+        lambda *v: op.nn.layer_norm(*v, axes=[-1]),
+        (large, row, row),
+        lambda x, *v: torch.nn.functional.layer_norm(x, x.shape[-1:], *v),
+    )
+    yield FloatRow("sum axis 1", lambda v: op.sum(v, 1), (large,), lambda x: x.sum(1))
+    yield FloatRow("to int8", lambda v: op.astype(v, "int8"), (large,), lambda x: x.char())
+    yield FloatRow("to float32", lambda v: op.astype(v, "float32"), (large,), lambda x: x.float())
+
+
+def least_times(row: FloatRow) -> dict[tuple[str, str], float]:
+    """The least microseconds of relaxpy and PyTorch by the datatype, called in turn."""
+    works: dict[tuple[str, str], Callable[[], Any]] = {}
+    first = len(row.inputs) - row.constants
+    for name in FLOATS:
+        values = [x.astype(DataType(name).numpy()) for x in row.inputs]
+        constants = [rx.const(x) for x in values[first:]]
+        call = lambda *v, c=constants: row.call(*v, *c)  # noqa: E731
+        main, _ = compiled(Row("", row.name, call, tuple(values[:first]), call))
+        works["relaxpy", name] = lambda main=main, values=values: main(*values[:first])
+        if torch is not None:
+            tensors = [torch.from_numpy(x).to(getattr(torch, name)) for x in row.inputs]
+            with contextlib.suppress(RuntimeError, NotImplementedError):
+                row.torch(*tensors)
+                works["torch", name] = lambda tensors=tensors: row.torch(*tensors)
+    least = dict.fromkeys(works, math.inf)
+    deadline = time.perf_counter() + SECONDS * len(works)
+    while time.perf_counter() < deadline or math.inf in least.values():
+        for key, work in works.items():
+            start = time.process_time()
+            work()
+            least[key] = min(least[key], (time.process_time() - start) * 1e6)
+    return least
+
+
+def print_floats(pattern: str = "") -> None:
+    """Print the table of floats: ratios to float32, and to PyTorch."""
+    if torch is not None:
+        torch.set_num_threads(1)
+    print(f"{'':38}{'us':>9}" + "".join(f"{name:>16}" for name in FLOATS))
+    for row in float_rows():
+        if pattern in row.name:
+            least = least_times(row)
+            one = least["relaxpy", "float32"]
+            cells = []
+            for name in FLOATS:
+                own, other = least["relaxpy", name], least.get(("torch", name), math.nan)
+                cells.append(f"{own / one:9.2f}{own / other:7.2f}")
+            print(f"{row.name:38}{one:9.0f}{''.join(cells)}", flush=True)
+
+
+def main(pattern: str = "", *others: str) -> None:
     """Print the table."""
+    if pattern == "--floats":
+        print_floats(*others)
+        return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, NumPy {np.__version__}")
     print("ratios of times: below 1, relaxpy is faster")

@@ -15,6 +15,7 @@ from relaxpy import __version__
 from relaxpy.errors import CompileError
 from relaxpy.exec.export.c_header import safe
 from relaxpy.exec.export.table import ExportedFunction, ExportedProgram, ExportedTensor, Field
+from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS
 from relaxpy.ir.arith.algebra.folding import operands_of_choice
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.short_text.nodes import ShortText
@@ -27,10 +28,11 @@ _ARRAYS: Final = {
     "int64": "BigInt64Array",
     "uint64": "BigUint64Array",
     **dict.fromkeys(("float16", "bfloat16"), "Uint16Array"),
+    **dict.fromkeys(FLOATS_OF_8_BITS, "Uint8Array"),
     "float32": "Float32Array",
     "float64": "Float64Array",
 }
-"""The typed array of each datatype; floats of 16 bits are given as their bits."""
+"""The typed array of each datatype; floats of 8 and 16 bits are given as their bits."""
 _BYTES: Final = {"pointer": 4, "int64": 8}
 _RUNTIME: Final = Path(__file__).with_name("module.js")
 

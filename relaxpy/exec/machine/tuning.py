@@ -101,9 +101,13 @@ class Gemv:
     """The columns of a task that reads along the sum."""
     GROUP: Final = 4  # models: MLP, batch
     """The most columns that such a task reads at a time."""
-    STREAMED_ROWS: Final = 2  # llm: float16
+    STREAMED_ROWS: Final = 1  # llm: float16
     """With so few rows, an operand of so many elements is read in memory order."""
     STREAMED_ELEMENTS: Final = 1 << 20  # llm: float16
+    STREAMED_SUMS: Final = 4  # llm: float16
+    """The vectors of sums of a column then, to hide the latency of addition."""
+    CONVERTED: Final = 1 << 14  # operators: linear
+    """The longest sum for which rows are converted before all columns of a task."""
     SUMS: Final = {128: 6, 256: 6, 512: 16}  # models: MLP, any batch
     """The most sums of such a task that are in registers, or in pairs of them, by their bits."""
     SPAN: Final = 4096  # models: decoder, a token after 173

@@ -20,6 +20,7 @@ from relaxpy.exec.native.trees.lanes import with_best_order
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.trees.repeated import repeated_loads
+from relaxpy.exec.native.trees.short_factors import short_factors
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
@@ -217,13 +218,13 @@ def _is_power(run: Run) -> bool:
 def varying_instructions(program: KernelProgram) -> str:
     """The reason why the results of a kernel may have other bits on another CPU; or empty."""
     members = list(runs(program.plan.trees))
-    if any(map(_sums_bfloat16, members)):
+    if any(map(_sums_bfloat16, members)) or short_factors(program.plan):
         return "instructions for bfloat16"
     return "NumPy's power on AVX-512" if members and all(map(_is_power, members)) else ""
 
 
 def _sums_bfloat16(run: Run) -> bool:
-    """True if a run sums products of bfloat16 or of floats of 8 bits, for which some CPUs have instructions.
+    """True if a run sums products of floats for which some CPUs have instructions.
 
     These round in another way than products and sums of float32.
     """

@@ -10,9 +10,11 @@ from relaxpy.exec.native.calls.jit import Library, compile_module
 from relaxpy.exec.native.contraction.geometry import tile_of
 from relaxpy.exec.native.contraction.operands import Gemm, GemmAxis, Initial, Matrix
 from relaxpy.exec.native.contraction.tiles import TileEmitter
+from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS
 from relaxpy.exec.native.llvm.writer import F32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host
-from relaxpy.exec.native.maths.by_name import narrow, widen
+from relaxpy.exec.native.values.datatypes import from_memory, to_memory
+from relaxpy.ir.core.dtype import DataType
 
 TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
@@ -28,17 +30,15 @@ def extended(value: Value) -> Value:
     return value.function.cast("zext", value, "i32")
 
 
-def widened(value: Value) -> Value:
-    """The bits of bfloat16, as memory has them, as numbers of 32 bits."""
-    return widen(value.function.cast("bitcast", value, "bfloat"))
+SHORT = {"bfloat16", *FLOATS_OF_8_BITS}
+"""The datatypes whose elements are integers of LLVM, and whose numbers are `float`."""
 
 
-def narrowed(value: Value) -> Value:
-    """Numbers of 32 bits as the bits of bfloat16."""
-    return value.function.cast("bitcast", narrow(value, "bfloat"), "i16")
-
-
-CONVERSIONS = {"uint8": extended, "bfloat16": widened}
+def conversion(dtype: DataType) -> Callable[[Value], Value] | None:
+    """The conversion of elements of memory to the type of sums, if LLVM has no cast."""
+    if dtype == "uint8":
+        return extended
+    return (lambda value: from_memory(value, dtype)) if dtype in SHORT else None
 
 
 class Kernel:
@@ -74,7 +74,9 @@ class Kernel:
         f = module.function("kernel", params)
         values = dict(zip(names, f.params[3:], strict=True))
         types = [element(array) for array in arrays]
-        wide = accumulator or (F32 if types[0].bits == 16 else types[0])
+        wide = accumulator or (
+            F32 if types[0].bits == 16 or arrays[0].dtype.name in SHORT else types[0]
+        )
         axes = {
             axis: GemmAxis(
                 *(
@@ -91,7 +93,7 @@ class Kernel:
         columns = [x for x in result if x in self.names[1] and x not in self.names[0]]
         row, column = rows[-1:], columns[-1:]
         memories = [
-            Matrix(p, t, CONVERSIONS.get(a.dtype.name), dtype=a.dtype.name)
+            Matrix(p, t, conversion(DataType(a.dtype)), dtype=a.dtype.name)
             for p, t, a in zip(f.params, types, arrays, strict=False)
         ]
         contraction = Gemm(
@@ -102,7 +104,7 @@ class Kernel:
             tuple(axes[x] for x in summed),
             wide,
             initial(f) if initial else Initial(),
-            finish or (narrowed if arrays[2].dtype.name == "bfloat16" else None),
+            finish or (lambda value: to_memory(value, DataType(arrays[2].dtype))),
         )
         sizes = contraction.row.extent, contraction.column.extent
         tile = tile_of(wide, *sizes, machine.vector_bits, machine.vector_registers)

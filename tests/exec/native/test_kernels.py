@@ -82,7 +82,7 @@ def test_programs_run_natively_and_agree_with_numpy(body: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", [*("float16", "bfloat16", "float8_e5m2"), "float32", "float64"])
 def test_remainders_and_floors_of_quotients_are_those_of_numpy(dtype: str) -> None:
     pair = f'(4096,), "{dtype}"'
     func = function("(R.mod(x0, x1), R.floor_mod(x0, x1), R.floor_divide(x0, x1))", pair, pair)
@@ -207,9 +207,10 @@ def test_random_kernels_do_what_their_text_says() -> None:
         assert not failures, f"seed {SEED}/native/{number}: {failures[0]}\n\n{program.standalone()}"
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2fnuz"])
 @pytest.mark.parametrize("source", ["int8", "uint8"])
 def test_only_integers_that_a_short_float_has_are_not_rounded(source: str, dtype: str) -> None:
+    large = 240.0 if "8_" in dtype else 60000.0
     numbers = [f"T.Cast('{dtype}', {x})" for x in (
         "X[i]", "T.bitwise_and(T.Cast('int32', X[i]) * 9, 1023)", "T.Cast('uint16', X[i])",
         "T.Cast('int64', X[i]) * T.int64(37)",
@@ -218,7 +219,8 @@ def test_only_integers_that_a_short_float_has_are_not_rounded(source: str, dtype
         text.format(x=x)
         for x in numbers
         for text in ("{x}", "{x} - T.F(128.0)", "{x} * T.F(17.0) - {x}", "{x} + T.F(0.5) + {x}",
-                     "({x} - T.F(3.0)) * ({x} + T.F(7.0))", "T.F(-0.0) * {x}", "{x} * T.F(60000.0)")
+                     "({x} - T.F(3.0)) * ({x} + T.F(7.0))", "T.F(-0.0) * {x}",
+                     f"{{x}} * T.F({large})")
     ]  # fmt: skip
     stores = "\n        ".join(f"Y[{n}, i] = {text}" for n, text in enumerate(texts))
     program = from_source(

@@ -19,6 +19,7 @@ from relaxpy.exec.native.llvm.narrow_floats import (
     HALF,
     NarrowFloat,
     narrowed,
+    rounded,
     widened,
 )
 from relaxpy.exec.native.llvm.writer import I64, POINTER, Function, Type, Value
@@ -99,3 +100,5 @@ def test_numbers_are_rounded_to_nearest_and_ties_to_even(name: str, machine: Mac
         expected = y.astype(x.dtype)
     found = converted(machine, lambda f, v: narrowed(f, v, FORMATS[name]), y, x.dtype)
     check_same(found, expected)
+    found = converted(machine, lambda f, v: rounded(f, v, FORMATS[name]), y, "float32")
+    check_same(found, expected.astype("float32"))

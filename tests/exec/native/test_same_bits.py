@@ -108,7 +108,11 @@ def compiled(result: str, dtype: str = "float32", size: int = 96) -> Executable:
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "znver4"])
 @pytest.mark.parametrize("size", [3, 96])
 @pytest.mark.parametrize(
-    "result", ["matmul(x, x)", "nn.relu(R.matmul(x, x))", "einsum((x, x), 'ij,ik->jk')"]
+    "result",
+    [
+        *("matmul(x, x)", "nn.relu(R.matmul(x, x))", "einsum((x, x), 'ij,ik->jk')"),
+        "nn.conv1d(R.expand_dims(x, 0), R.expand_dims(x, 2), padding=1)",
+    ],
 )
 def test_products_of_bfloat16_are_named_on_every_cpu(result, size, cpu) -> None:
     """CPUs without the instructions have the same report: results differ from those with them."""

@@ -182,16 +182,18 @@ def test_products_of_all_bytes_are_exact(left: str, right: str, machine: str) ->
 @pytest.mark.each_choice
 @pytest.mark.parametrize("subscripts", [*ORDERS, "bmk,kn->bmn", "ijkm,kjin->mn"])
 @pytest.mark.parametrize("symbolic", ["", "mnkij"])
-@pytest.mark.parametrize("out", ["float32", "bfloat16"])
+@pytest.mark.parametrize("out", ["float32", "bfloat16", "float8_e5m2"])
+@pytest.mark.parametrize("dtypes", [("bfloat16", "bfloat16"), ("float8_e4m3fn", "float8_e5m2")])
 @pytest.mark.parametrize("k", [1, 2, 77, 2050])
-def test_dot_products_of_bfloat16_are_added_in_order(subscripts, symbolic, out, k) -> None:
+def test_dot_products_of_bfloat16_are_added_in_order(subscripts, symbolic, out, dtypes, k) -> None:
     """The bits are those of multiply-adds one after the other, also of NaN and infinities."""
     without = [re.sub(r"\+(?=amx-bf16)", "-", host().features)]
     without.append(without[0].replace("+avx512bf16", "-avx512bf16"))
     if without[0] == without[1]:
         pytest.skip("the processor has no dot products of bfloat16")
     a, b, c = shapes(subscripts, {"m": 37, "n": 49, "k": k, "b": 3, "i": 3, "j": 3})
-    arrays = [numbers(a, "bfloat16", 1), numbers(b, "bfloat16", 2), np.zeros(c, out)]
+    arrays = [numbers(a, dtypes[0], 1), numbers(b, dtypes[1], 2), np.zeros(c, out)]
+    # Of the first float of 8 bits, infinity is NaN.
     arrays[0].flat[:: max(7, arrays[0].size // 3)] = np.inf
     arrays[1].flat[:: max(5, arrays[1].size // 2)] = -np.inf
     found = []

@@ -51,7 +51,7 @@ class FewRows:
 
     def __init__(self, f: Function, contraction: Gemm, width: int, rows: int) -> None:
         self.f, self.contraction, self.width, self.rows = f, contraction, width, rows
-        self.columns = contraction.column.extent
+        self.columns, self.row_stride = contraction.column.extent, contraction.row.a
         self.over = merged(contraction.over)
         self.sizes = [axis.extent for axis in contraction.outer]
         self.sizes.append(ceil_div(f, self.columns, width))
@@ -74,7 +74,7 @@ class FewRows:
 
     def each_row(self, a: Matrix, rows: Sequence[Size]) -> list[Matrix]:
         """The first operand in some rows."""
-        f, stride = self.f, self.contraction.row.a
+        f, stride = self.f, self.row_stride
         return [moved(f, a, combine(f, "mul", row, stride)) for row in rows]
 
     def each(
@@ -107,7 +107,7 @@ class DotEmitter(FewRows):
     """The second operand, and the first one, are contiguous along the innermost axis of the sum.
 
     The products of an element are accumulated in the lanes of a 512-bit register, which are reduced
-    at the end. Rows whose number is known only in a call are computed a few at a time, while the
+    at the end; of several registers where no others hide the latency of an addition. Rows whose number is known only in a call are computed a few at a time, while the
     columns that they share are in the L1 cache; the last group is filled up by repeating the last
     row, which is not stored.
     """
@@ -123,8 +123,11 @@ class DotEmitter(FewRows):
         self.dots = dots_of(f.module, accumulator, b, a)
         sums = Gemv.SUMS[f.module.vector_bits]
         self.group = min(Gemv.GROUP, max(1, sums // self.rows))
-        if self.dots is not None or (self.rows <= Gemv.STREAMED_ROWS and self._is_large()):
+        if self.dots is not None:
             self.group = 1
+        elif self.rows <= Gemv.STREAMED_ROWS and self._is_large():
+            self.group = 1
+            self.vector = Type(self.vector.element, Gemv.STREAMED_SUMS * self.vector.lanes)
 
     def _is_large(self) -> bool:
         """True if the second operand is too large to stay cached between calls."""
@@ -136,6 +139,7 @@ class DotEmitter(FewRows):
         """Emit the task of that number."""
         f, stride, extent = self.f, self.contraction.column.b, self.contraction.row.extent
         outer, first, count, a, b = self.start(task)
+        a = self._converted_once(a)
         starts: list[Value] = []
         if isinstance(extent, int):
             starts = self._starts(self.each_row(a, range(self.rows)))
@@ -176,6 +180,27 @@ class DotEmitter(FewRows):
         whole = whole_steps(f, count, most)
         f.loop(0, whole, most, [], lambda column: group(column, most))
         f.loop(whole, count, 1, [], lambda column: group(column, 1))
+
+    def _converted_once(self, a: Matrix) -> Matrix:
+        """The first operand, whose rows are copied if they are converted, not once a column."""
+        f, extent = self.f, self.contraction.row.extent
+        depth = self.over[0].extent if len(self.over) == 1 else 0
+        if self.dots or not converts(a, self.contraction) or isinstance(extent, Value):
+            return a
+        if isinstance(depth, Value) or not 0 < depth <= Gemv.CONVERTED:
+            return a
+        pitch, element = up(depth, self.vector.lanes), self.contraction.accumulator
+        copy = Matrix(f.alloca(element, extent * pitch), element)
+        pack(
+            f,
+            a,
+            Block(a.pointer, extent, depth, self.row_stride, 1),
+            copy.pointer,
+            pitch,
+            self.vector,
+        )
+        self.row_stride = pitch
+        return copy
 
     def _starts(self, rows: Sequence[Matrix]) -> list[Value]:
         """The zero-point correction of each row: empty if the second operand has no offset."""

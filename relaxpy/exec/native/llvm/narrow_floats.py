@@ -8,6 +8,7 @@ no number is subnormal in `float`, which CPUs may be slow at, or take for zero.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -50,6 +51,12 @@ class NarrowFloat(NamedTuple):
     def has_negative_zero(self) -> bool:
         """True if the sign alone is -0.0, and not the NaN."""
         return self.beyond != self.sign
+
+    @property
+    def largest(self) -> float:
+        """The largest number."""
+        exponent, mantissa = divmod(self.beyond - 1, 1 << self.mantissa)
+        return (1 + mantissa / 2**self.mantissa) * 2.0 ** (exponent - self.bias)
 
     @property
     def is_in_half(self) -> bool:
@@ -133,3 +140,24 @@ def narrowed(f: Instructions, x: Value, format: NarrowFloat) -> Value:
     if not format.has_negative_zero:
         sign = f.select(f.compare("eq", found, 0), found, sign)
     return f.cast("trunc", f.arithmetic("or", found, sign), f"i{format.bits}")
+
+
+def rounded(f: Instructions, x: Value, format: NarrowFloat) -> Value:
+    """A `float` rounded to a number of a format, as `widened` of what `narrowed` gives.
+
+    This is a third of their instructions.
+    """
+    shift = 23 - format.mantissa
+    exponent = f.arithmetic("and", f.cast("bitcast", x, "i32"), _INFINITY)
+    exponent = f.intrinsic("umax", exponent, 128 - format.bias << 23)
+    if format.has_infinity:  # else no large number has to differ from NaN
+        exponent = f.intrinsic("umin", exponent, 254 - shift << 23)
+    # The sum with such a number has its last bit where the format has it, whatever the sign.
+    large = f.cast("bitcast", f.arithmetic("add", exponent, (shift << 23) + _QUIET), "float")
+    flags, f.flags = f.flags, ""
+    value = f.arithmetic("sub", f.arithmetic("add", x, large), large)
+    f.flags = flags
+    beyond = f.const(x.type, math.inf if format.has_infinity else math.nan)
+    is_beyond = f.compare("ogt", f.intrinsic("fabs", value), format.largest)
+    value = f.select(is_beyond, beyond, value)
+    return f.intrinsic("copysign", value, x) if format.has_negative_zero else value

@@ -22,6 +22,7 @@ from relaxpy.exec.native.trees.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.trees.obligations import Obligation, obligations
 from relaxpy.exec.native.trees.pieces import in_pieces
 from relaxpy.exec.native.trees.product import product_of
+from relaxpy.exec.native.trees.short_factors import with_short_factors
 from relaxpy.exec.native.trees.zero_points import without_zero_points
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -93,7 +94,7 @@ class KernelProgram:
 
 def program_of(plan: Plan, *, is_short: bool = False) -> KernelProgram:
     """The loop tree of `plan`, with tiles unless the kernel `is_short`: these fit into a cache."""
-    plan = without_zero_points(without_reshapes(plan))
+    plan = with_short_factors(without_zero_points(without_reshapes(plan)))
     plan = plan if is_short else in_tiles(plan)
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}

@@ -32,7 +32,10 @@ def storage_type(dtype: DataType) -> Type:
 
 
 _FLOATS: Final = {
-    **{"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"},
+    "float16": "half",
+    "bfloat16": "i16",
+    "float32": "float",
+    "float64": "double",
     **dict.fromkeys(FLOATS_OF_8_BITS, "i8"),
 }
 

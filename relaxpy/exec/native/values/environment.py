@@ -90,7 +90,9 @@ class Frame(ABC):
         self.bound: dict[Var, Value] = {}
         """The variables with values of their own datatypes."""
         self.widened_from: dict[tuple[str, DataType], Value] = {}
-        """The 16 bits of memory that values of float32 come from, by the name and the datatype."""
+        """The bits of memory that values of float32 come from, by the name and the datatype."""
+        self.rounded_from: dict[tuple[str, DataType], Value] = {}
+        """The values of float32 that others of a float of 8 bits were rounded from."""
         self._positions: dict[tuple[Buffer, tuple[PrimExpr, ...]], IndexPoly] = {}
         self._affine: dict[tuple[IndexPoly, Var], Affine | None] = {}
         self._unproved: dict[object, Mapping[int, PrimExpr]] = {}

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from relaxpy.exec.machine.tuning import Plans
+from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS, rounded
 from relaxpy.exec.native.llvm.writer import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths.by_name import MATHS, emit_maths
 from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
@@ -225,6 +226,7 @@ class Values(Frame):
         known = self.widened_from.get((value.name, dtype))
         if known is not None and known.type.lanes == value.type.lanes:
             return known
+        value = self.rounded_from.get((value.name, dtype), value)
         if dtype.is_bool:
             return self.apply("zext8", lambda x: f.cast("zext", x, "i8"), value)
         if not is_short_float(dtype):
@@ -233,6 +235,11 @@ class Values(Frame):
 
     def rounded(self, value: Value, dtype: DataType) -> Value:
         """A result of float32 arithmetic rounded to a float of 8 or 16 bits; others as they are."""
+        if (format := FLOATS_OF_8_BITS.get(dtype)) is not None:
+            build = lambda x: rounded(self.function, x, format)  # noqa: E731
+            result = self.apply(f"rounded {dtype}", build, value)
+            self.rounded_from[result.name, dtype] = value
+            return result
         if is_short_float(dtype):
             return self.widened(self.narrowed(value, dtype), dtype)
         return value
