@@ -211,19 +211,21 @@ def reduce_windows(
     for other in padded:
         shape[other.axis] = shape[other.axis] + number(other.before + other.end)
 
-    def inside(
-        index: Sequence[PrimExpr], axes: Sequence[Along], value: Callable[..., Any]
-    ) -> PrimExpr:
+    reduction = te.reduce_axis((number(0), number(along.kernel)), "k")
+
+    def inside(index: Sequence[PrimExpr], axes: Sequence[Along], value: Callable[..., Any]) -> Any:
         """The value at an index without padding, or `fill` where that is in the padding."""
+        if fill is None:
+            return value(*index)
         at, tests = list(index), list[PrimExpr]()
-        for other in axes if fill is not None else ():
+        for other in axes:
             if other.before or other.end:
                 tests += _is_inside(at[other.axis], other, other.size)
                 at[other.axis] = at[other.axis] - number(other.before)
         return intrin.if_then_else(ops.all_of(*tests), value(*at), fill) if tests else value(*at)
 
     def window(*index: PrimExpr) -> Any:
-        def read(k: PrimExpr) -> PrimExpr:
+        def read(k: PrimExpr) -> Any:
             at = along.position(index[axis], k)
             return inside((*index[:axis], at, *index[axis + 1 :]), [along], x)
 
@@ -232,7 +234,6 @@ def reduce_windows(
         reducer = reduce.sum if kind == "sum" else reduce.max
         return reducer(read(reduction.var), axis=reduction)
 
-    reduction = te.reduce_axis((number(0), number(along.kernel)), "k")
     return computed(shape, lambda *index: inside(index, padded, window), f"pool_{kind}")
 
 
