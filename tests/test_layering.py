@@ -178,7 +178,7 @@ FLOORS = {
     """,
     "relaxpy/plugins/cli": """
         show.py sketch.py
-        programs.py named_passes.py inputs.py language_models.py
+        programs.py named_passes.py inputs.py chat_history.py language_models.py
         lsp/findings.py lsp/names.py lsp/answers.py lsp/server.py lsp
         commands.py main.py
     """,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import RelaxpyError
+from relaxpy.plugins.cli.chat_history import History, history_file
 from relaxpy.plugins.cli.show import UsageError, show_error
 from relaxpy.support.gc_pause import gc_paused
 
@@ -40,6 +41,9 @@ def add_commands(add: Add) -> None:
     command = add("chat", chat, "chat with a language model", f"{_HELP}.")
     _add_model(command)
     command.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    command.add_argument(
+        "--no-history", action="store_true", help="keep no lines that are typed for later chats"
+    )
     _add_sampling(command, "what the context has room for")
 
     command = add(
@@ -212,9 +216,7 @@ def chat(options: Namespace) -> int:
     first = [] if options.system is None else [{"role": "system", "content": options.system}]
     messages = list(first)
     is_terminal, is_cut = sys.stdin.isatty(), False
-    if is_terminal:
-        with suppress(ImportError):  # which not every Python has
-            import readline  # noqa: F401  # `input` has a history then, and lines are edited
+    keep = _history(is_kept=not options.no_history) if is_terminal else None
     lm.template  # noqa: B018  # a model without one is not for conversations
     if is_terminal:
         print(f"{lm.name}: /help shows the commands, /exit or Ctrl-D ends", file=sys.stderr)
@@ -223,6 +225,8 @@ def chat(options: Namespace) -> int:
             line = _typed(input, "> " if is_terminal else "").strip()
         except EOFError:
             return 0
+        if keep is not None:
+            keep()
         if line in {"/exit", "/quit", "/bye"}:
             return 0
         if line == "/clear":
@@ -244,6 +248,30 @@ def chat(options: Namespace) -> int:
                 show_error(error, sys.stderr, "relaxpy")
                 continue
             messages = [*asked, {"role": "assistant", "content": answer}]
+
+
+def _history(*, is_kept: bool) -> Callable[[], None] | None:
+    """Let `input` edit lines, with those of earlier chats; what keeps new ones, if that is wanted.
+
+    A file that cannot be used is no reason not to chat: a note tells why nothing is kept.
+    """
+    try:
+        import readline  # which not every Python has
+    except ImportError:
+        return None
+    try:
+        if not is_kept or (path := history_file()) is None:
+            return None
+        own = History(readline, path)
+    except (OSError, RuntimeError) as error:
+        _note(f"lines are not kept for later chats: {error}")
+        return None
+
+    def keep() -> None:
+        with suppress(OSError):  # as where the disk is full
+            own.keep()
+
+    return keep
 
 
 def _fitting(

@@ -58,7 +58,8 @@ class Layer(nn.Module):
         q, k, v = (op.reshape(part, (1, rows, heads, self.config.width // heads)) for part in parts)
         mixed = op.scaled_dot_product_attention(q, k, v)
         x = self.attention_norm(x + self.out(op.reshape(mixed, (rows, self.config.width))))
-        return self.norm(x + self.down(self._activated(self.up(x))))
+        found: nn.Tensor = self.norm(x + self.down(self._activated(self.up(x))))
+        return found
 
     def _activated(self, x: nn.Tensor) -> nn.Tensor:
         if self.config.activation == "relu":

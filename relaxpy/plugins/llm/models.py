@@ -79,8 +79,8 @@ class Place:
         if self.is_cross_encoder:
             if self.adapters:
                 raise ModelError(f"{self.name} is a cross-encoder, which takes no adapters")
-            own = {name: self.options.get(name) for name in ("quantize", "target")}
-            found: Any = CrossEncoder(self.path, name=self.name, **own)
+            quantize, target = (self.options.get(name) for name in ("quantize", "target"))
+            found: Any = CrossEncoder(self.path, name=self.name, quantize=quantize, target=target)
         else:
             found = load(self.path, name=self.name, adapters=self.adapters, **self.options)
         found.tokenizer  # noqa: B018  # a model without one has no texts

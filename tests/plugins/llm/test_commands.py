@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import relaxpy
+from relaxpy.plugins.cli.chat_history import History, history_file
 from relaxpy.plugins.cli.main import main
 
 
@@ -132,6 +133,7 @@ def asked(lm: Any, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_chat_shows_its_commands(capsys, folder, as_loaded, asked, monkeypatch) -> None:
     typed = io.StringIO("/help\n/?\n/foo\n/set temperature 1\n/\n//etc\n/etc/passwd\n/bye\nhello\n")
     monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setenv("RELAXPY_CHAT_HISTORY", "0")
     monkeypatch.setattr("sys.stdin", typed)
     code, _, err = run(capsys, "chat", folder, "--max-tokens", 2)
     assert code == 0
@@ -171,11 +173,15 @@ def test_chat_leaves_out_the_oldest_turns(
     assert 3 < cuts < 24  # not each turn reads all of the conversation again
 
 
-def test_lines_of_a_chat_are_edited_and_remembered(folder: Path, lm: Any) -> None:
+def test_lines_of_a_chat_are_edited_and_remembered(folder: Path, lm: Any, tmp_path: Path) -> None:
     pytest.importorskip("readline")
     pty = pytest.importorskip("pty")
     own, other = pty.openpty()
     env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1]), "TERM": "xterm"}
+    history = tmp_path / "states" / "relaxpy" / "chat_history"
+    history.parent.mkdir(parents=True)
+    history.write_text("/before\n")
+    env |= {"XDG_STATE_HOME": str(tmp_path / "states"), "RELAXPY_CHAT_HISTORY": ""}
     command = [sys.executable, "-m", "relaxpy", "chat", str(folder), "--max-tokens", "2"]
     with subprocess.Popen(command, env=env, stdin=other, stdout=other, stderr=other) as process:
         os.close(other)
@@ -187,6 +193,8 @@ def test_lines_of_a_chat_are_edited_and_remembered(folder: Path, lm: Any) -> Non
             return seen
 
         assert until(b"\n> ").count(b"\n") == 1  # the banner
+        os.write(own, b"\x1b[A\n")  # the last line of the chat before
+        assert b"there is no command '/before'" in until(b"\n> ")
         os.write(own, b"/foo\x01\x1b[C\x1b[C\x08\n")  # the start, two letters on, and back
         assert b"there is no command '/oo'" in until(b"\n> ")
         os.write(own, b"\x1b[A\x7fk\n")  # the line before, with another end
@@ -194,6 +202,76 @@ def test_lines_of_a_chat_are_edited_and_remembered(folder: Path, lm: Any) -> Non
         os.write(own, b"/exit\n")
         assert process.wait(20) == 0
     os.close(own)
+    kept = history.read_text().splitlines()
+    assert [line for line in kept if line != "_HiStOrY_V2_"] == ["/before", "/oo", "/ok", "/exit"]
+
+
+def test_the_history_of_chats_is_private_and_bounded(tmp_path: Path) -> None:
+    readline = pytest.importorskip("readline")
+    path, length = tmp_path / "a" / "b" / "lines", readline.get_history_length()
+    readline.clear_history()
+    try:
+        first = History(readline, path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        first.keep()
+        assert path.read_bytes() == b""
+        readline.add_history("one")
+        first.keep()
+        path.write_text(f"{path.read_text()}of another chat\n")
+        readline.add_history("two")
+        first.keep()
+        first.keep()
+        lines = [line for line in path.read_text().splitlines() if line != "_HiStOrY_V2_"]
+        assert lines == ["one", "of another chat", "two"]
+        for number in range(1100):
+            readline.add_history(f"{number}")
+        first.keep()
+        kept = path.read_text().splitlines()
+        assert len(kept) in (1000, 1001)  # some write a line of their own
+        assert kept[-1] == "1099"
+        assert path.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(OSError, match="lines"):
+            History(readline, path / "c")
+    finally:
+        readline.clear_history()
+        readline.set_history_length(length)
+
+
+def test_where_the_history_of_chats_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("RELAXPY_CHAT_HISTORY", raising=False)
+    assert history_file() == tmp_path / ".local" / "state" / "relaxpy" / "chat_history"
+    for relative in ("", "states"):
+        monkeypatch.setenv("XDG_STATE_HOME", relative)
+        assert history_file() == tmp_path / ".local" / "state" / "relaxpy" / "chat_history"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "x"))
+    assert history_file() == tmp_path / "x" / "relaxpy" / "chat_history"
+    monkeypatch.setenv("RELAXPY_CHAT_HISTORY", "~/lines")
+    assert history_file() == tmp_path / "lines"
+    monkeypatch.setenv("RELAXPY_CHAT_HISTORY", "0")
+    assert history_file() is None
+
+
+def test_nothing_is_kept_of_a_chat_that_does_not_want_it(
+    capsys, folder, as_loaded, monkeypatch, tmp_path
+) -> None:
+    history = tmp_path / "lines"
+    monkeypatch.setenv("RELAXPY_CHAT_HISTORY", str(history))
+    monkeypatch.setattr("sys.stdin", io.StringIO("/help\n"))
+    assert run(capsys, "chat", folder)[0] == 0  # no terminal
+    typed = io.StringIO("/help\n")
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    assert run(capsys, "chat", folder, "--no-history")[0] == 0
+    assert not history.exists()
+    pytest.importorskip("readline")
+    monkeypatch.setenv("RELAXPY_CHAT_HISTORY", str(tmp_path))  # a folder
+    typed.seek(0)
+    code, _, err = run(capsys, "chat", folder)
+    assert code == 0
+    assert "relaxpy: lines are not kept for later chats: " in err
 
 
 @pytest.mark.parametrize(

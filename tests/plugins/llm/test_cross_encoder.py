@@ -235,24 +235,25 @@ def test_a_server_orders_documents_by_it_and_does_nothing_else(
     httpx = pytest.importorskip("httpx")
     for package in ("starlette", "uvicorn"):
         pytest.importorskip(package)
-    models = Models([Place("order", model._folder, {"target": "numpy", "context": 9}, {})])
-    models.put(lm)
+    models = Models.of(lm)
+    models.put(model)
     server = Running(models)
+    client = httpx.Client(base_url=server.url, timeout=60)
     try:
         scores = [1 / (1 + math.exp(-score)) for score in model.scores(QUERY, TEXTS)]
         order = sorted(range(3), key=lambda k: -scores[k])
         body = {"model": "order", "query": QUERY, "documents": TEXTS, "top_n": 2}
-        found = httpx.post(f"{server.url}/v1/rerank", json=body).json()
+        found = client.post("/v1/rerank", json=body).json()
         assert [one["index"] for one in found["results"]] == order[:2]
         given = [one["relevance_score"] for one in found["results"]]
         assert given == pytest.approx([scores[k] for k in order[:2]])
         assert found["usage"]["prompt_tokens"] == sum(len(tokens_of("bert", t)[0]) for t in TEXTS)
         long = {**body, "documents": ["cat", "cat " * 18]}
-        answer = httpx.post(f"{server.url}/v1/rerank", json=long)
+        answer = client.post("/v1/rerank", json=long)
         assert answer.status_code == 400
         assert answer.json()["error"]["code"] == "context_length_exceeded"
         many = {**body, "documents": ["cat"] * 257}
-        answer = httpx.post(f"{server.url}/v1/rerank", json=many)
+        answer = client.post("/v1/rerank", json=many)
         assert answer.json()["error"]["message"] == "a request has at most 256 documents"
         for path, fields in (
             ("v1/completions", {"prompt": "cat"}),
@@ -263,13 +264,28 @@ def test_a_server_orders_documents_by_it_and_does_nothing_else(
             ("api/generate", {"prompt": "cat"}),
             ("api/show", {}),
         ):
-            answer = httpx.post(f"{server.url}/{path}", json={**fields, "model": "order"})
+            answer = client.post(f"/{path}", json={**fields, "model": "order"})
             assert (answer.status_code, path) == (400, path)
             assert "only orders documents" in answer.text
-        listed = httpx.get(f"{server.url}/api/ps").json()["models"]
+        listed = client.get("/api/ps").json()["models"]
         assert {one["name"] for one in listed} == {f"{lm.name}:latest", "order:latest"}
-        assert "relaxpy_models 2" in httpx.get(f"{server.url}/metrics").text
+        assert "relaxpy_models 2" in client.get("/metrics").text
         assert models.entries["order"].users == 0
         assert models.entries["order"].size == model.memory
     finally:
+        client.close()
         server.stop()
+
+
+def test_a_server_loads_it_when_it_is_asked_for(model: CrossEncoder, tmp_path: Path) -> None:
+    options = {"target": "numpy", "context": 9, "sequences": 2}
+    place = Place("own", model._folder, options, {})
+    assert place.is_cross_encoder
+    assert place.memory_needed() == model.memory
+    found = place.load()
+    assert isinstance(found, CrossEncoder)
+    assert found.name == "own"
+    np.testing.assert_array_equal(found.scores(QUERY, TEXTS), model.scores(QUERY, TEXTS))
+    assert not Place("none", tmp_path, options, {}).is_cross_encoder
+    with pytest.raises(ModelError, match="takes no adapters"):
+        Place("own", model._folder, options, {"a": tmp_path}).load()
