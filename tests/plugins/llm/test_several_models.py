@@ -272,7 +272,9 @@ def test_times(given: Any, wanted: float) -> None:
     assert seconds_of(given) == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("given", ["", "m", "5 m", "5x", "1h2", True, [], {}, "nan", "9" * 41, "1h" * 21])
+@pytest.mark.parametrize(
+    "given", ["", "m", "5 m", "5x", "1h2", True, [], {}, "nan", "9" * 41, "1h" * 21]
+)
 def test_what_is_no_time(given: Any) -> None:
     with pytest.raises(ParameterError, match="keep_alive"):
         seconds_of(given)
