@@ -45,6 +45,7 @@ from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.exec.runtime.tail_calls import calls_itself_last, split_result
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
@@ -252,7 +253,7 @@ class GraphReader:
         region = self._nested(steps[first + 1 :], [*inner])
         return Region([*before, Finding(step.sizes, region, [*inner.values()])], outer)
 
-    def _declare_largest(self, sizes: Set[tir.Var]) -> None:
+    def _declare_largest(self, sizes: Container[Node]) -> None:
         """Give those of these sizes that are unbounded the bounds that are declared."""
         unbounded = {v: name for v, name in self._unbounded.items() if v in sizes}
         declared = declared_bounds(self._func, UPPER_BOUND) if unbounded else {}
@@ -668,7 +669,8 @@ class GraphReader:
             )
         around, known, written = self._steps, self._known, set(self._written)
         arguments = self._arguments(func, where, call)
-        own = self._sizes_of(func, arguments, defined={*known, *self._given})
+        defined: set[tir.PrimExpr] = {*known, *self._given}
+        own = self._sizes_of(func, arguments, defined)
         outputs = self._declared(func, where, own)
         changing, declared = _changing(func, name), declared_bounds(func, UPPER_BOUND)
         sizes = {v: tir.Var(f"{where}.{v.name}", INT64) for v in own if v in changing}
@@ -700,7 +702,8 @@ class GraphReader:
         """The result of a call of a function in itself."""
         func, step, sizes = self._recursions[name]
         arguments = self._arguments(func, step.name, call)
-        defined = {*self._known, *self._given} - sizes.keys()
+        defined: set[tir.PrimExpr] = {*self._known, *self._given}
+        defined -= sizes.keys()
         own = self._sizes_of(func, arguments, defined)
         outputs = self._declared(func, step.name, own)
         given = {var: own[size] for size, var in sizes.items()}
@@ -727,7 +730,7 @@ class GraphReader:
         return found
 
     def _sizes_of(
-        self, func: rx.Function, arguments: Sequence[Tensor], defined: Container[tir.Var]
+        self, func: rx.Function, arguments: Sequence[Tensor], defined: Container[tir.PrimExpr]
     ) -> dict[tir.Var, tir.PrimExpr]:
         """The values of the sizes that parameters define, without those that are `defined`."""
         found: dict[tir.Var, tir.PrimExpr] = {}
