@@ -38,6 +38,8 @@ WIDE = 'T.Cast("float32", X[i - 1, j])'
     [
         (WIDE, "0", "T.float32(1)", True),
         (WIDE, "-0.0", "T.float32(1)", True),
+        (f"T.if_then_else(X[j, 0] > X[0, j], {WIDE}, T.float32(0))", "0", "T.float32(1)", True),
+        (f"T.Select(X[j, 0] > X[0, j], T.float32(0), {WIDE})", "0", "T.float32(1)", True),
         (WIDE, "0.3", "T.float32(1)", False),
         (f"{WIDE} * T.float32(0.3)", "0", "T.float32(1)", False),
         (WIDE, "0", "P[i, j] + T.float32(0.3)", False),

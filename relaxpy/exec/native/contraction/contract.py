@@ -174,8 +174,8 @@ def _packed(product: Product, contraction: Gemm, frame: Values) -> Gemm | None:
 def _converted_once(operand: Operand, contraction: Gemm) -> str:
     """The datatype that the second operand is packed in, if not its own: that of the sums.
 
-    This is for floats of 8 and 16 bits that are read for many rows, as in convolutions. For few rows of a
-    large matrix, converting takes less time than reading more bytes.
+    This is for floats of 8 and 16 bits that are read for many rows, as in convolutions. For few
+    rows of a large matrix, converting takes less time than reading more bytes.
     """
     dtype, target = operand.buffer.dtype, "float32"
     are_sums = contraction.accumulator.element == "float" and {*map(str, operand.casts)} <= {target}

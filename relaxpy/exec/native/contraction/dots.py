@@ -1,14 +1,13 @@
-"""Dot products of int8, bfloat16 and floats of 8 bits by instructions that add several products to a lane.
+"""Dot products of int8, bfloat16 and float8 by instructions that add several products to a lane.
 
 Those of int8 are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x86-64,
 i32x4.dot_i16x8_s of WebAssembly), and the instructions that add four products do not saturate.
 AArch64 has one for each pair of types; VNNI of x86-64 multiplies uint8 by int8. Where both operands
 are of the same kind, the packed first one is offset by 128, and every sum starts from the zero-
-point correction. Products of bfloat16, which has
-all floats of 8 bits, are exact too, and each is rounded once with its sum, as by FMA, but for
-subnormal numbers, which are zeros. VDPBF16PS adds the odd product of a pair first, so
-the elements of pairs are swapped in copies: sums have the same order as elsewhere. Matrix tiles
-have another one, but are many times as fast.
+point correction. Products of bfloat16, which has all floats of 8 bits, are exact too, and each is
+rounded once with its sum, as by FMA, but for subnormal numbers, which are zeros. VDPBF16PS adds the
+odd product of a pair first, so the elements of pairs are swapped in copies: sums have the same
+order as elsewhere. Matrix tiles have another one, but are many times as fast.
 """
 
 from __future__ import annotations

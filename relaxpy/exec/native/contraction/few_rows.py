@@ -107,9 +107,9 @@ class DotEmitter(FewRows):
     """The second operand, and the first one, are contiguous along the innermost axis of the sum.
 
     The products of an element are accumulated in the lanes of a 512-bit register, which are reduced
-    at the end; of several registers where no others hide the latency of an addition. Rows whose number is known only in a call are computed a few at a time, while the
-    columns that they share are in the L1 cache; the last group is filled up by repeating the last
-    row, which is not stored.
+    at the end; of several registers where no other sums hide the latency of an addition. Rows whose
+    number is known only in a call are computed a few at a time, while the columns that they share
+    are in the L1 cache; the last group is filled up by repeating the last row, which is not stored.
     """
 
     def __init__(self, f: Function, contraction: Gemm) -> None:

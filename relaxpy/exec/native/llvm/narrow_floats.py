@@ -56,7 +56,7 @@ class NarrowFloat(NamedTuple):
     def largest(self) -> float:
         """The largest number."""
         exponent, mantissa = divmod(self.beyond - 1, 1 << self.mantissa)
-        return (1 + mantissa / 2**self.mantissa) * 2.0 ** (exponent - self.bias)
+        return math.ldexp(1 + mantissa / (1 << self.mantissa), exponent - self.bias)
 
     @property
     def is_in_half(self) -> bool:

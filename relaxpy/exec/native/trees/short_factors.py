@@ -86,9 +86,9 @@ def _short(expr: PrimExpr) -> PrimExpr | None:
         case Select(condition=test, true_value=yes, false_value=no):
             a, b = _short(yes), _short(no)
             return None if a is None or b is None else Select(test, a, b)
-        case Call(op=Op(name="tir.if_then_else"), args=[test, yes, no]):
+        case Call(op=Op(name="tir.if_then_else") as op, args=[test, yes, no]):
             a, b = _short(yes), _short(no)
-            return None if a is None or b is None else ops.if_then_else(test, a, b)
+            return None if a is None or b is None else Call(_SHORT, op, (test, a, b))
         case _:
             return None
 
