@@ -110,7 +110,7 @@ class _Entry:
         """When it was used last, and when it is unloaded if nobody uses it again."""
 
     @property
-    def adapters(self) -> list[str]:
+    def adapters(self) -> Sequence[str]:
         """The names of its adapters, some of which may come and go while it is loaded."""
         if self.model is not None:
             return self.model.adapters

@@ -564,13 +564,16 @@ def test_the_caller_of_export_declares_limits(tmp_path: Path) -> None:
     assert "with room for (7, 5)" in header.read_text()
 
 
-def test_what_has_no_limit_is_refused(tmp_path: Path) -> None:
-    executable = relaxpy.compile(from_source(HEAD + UNBOUNDED), "native")
+@pytest.mark.parametrize("depth", ["", 'R.func_attr({"max_depth": 1001})'])
+def test_what_has_no_limit_is_refused(depth: str, tmp_path: Path) -> None:
+    text = UNBOUNDED.replace("        done = ", f"        {depth}\n        done = ")
+    executable = relaxpy.compile(from_source(HEAD + text), "native")
     with pytest.raises(CompileError) as error:
         executable.export(tmp_path / "model.o")
     assert "unbounded: sizes depend on data: declare the largest value of k, " in str(error.value)
     assert "rows: it calls relax.unique" in str(error.value)
     assert "twice: twice calls itself, and not last: declare how many" in str(error.value)
+    assert "1,000 or fewer" in str(error.value)
 
 
 def test_calls_of_local_functions_are_bounded(

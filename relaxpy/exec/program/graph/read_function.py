@@ -70,7 +70,9 @@ UPPER_BOUND: Final = "tir_var_upper_bound"
 """The attribute with the largest values of sizes by their names."""
 MAX_DEPTH: Final = "max_depth"
 """The attribute of a function that calls itself: how many calls of it are nested at most."""
-_MOST_BODIES = 20_000
+_MOST_NESTED: Final = 1_000
+"""The calls take a few hundred bytes each of the stack, of which threads may have half a MB."""
+_MOST_BODIES: Final = 20_000
 """The most local functions that are inlined: one that calls another twice doubles its bodies."""
 
 
@@ -662,10 +664,10 @@ class GraphReader:
         """
         where, most = name.name_hint, func.attrs.get(MAX_DEPTH)
         most = most.value if isinstance(most, tir.IntImm) else most
-        if type(most) is not int or most < 1:
+        if type(most) is not int or not 1 <= most <= _MOST_NESTED:
             raise RefusedError(
                 f"{where} calls itself, and not last: declare how many calls are nested at most,"
-                f' R.func_attr({{"{MAX_DEPTH}": ...}})'
+                f' R.func_attr({{"{MAX_DEPTH}": ...}}), {_MOST_NESTED:,} or fewer'
             )
         around, known, written = self._steps, self._known, set(self._written)
         arguments = self._arguments(func, where, call)
