@@ -55,14 +55,16 @@ def data(*shapes: tuple[int, ...]) -> list[np.ndarray]:
         ),
     ],
 )
-def test_the_value_is_that_of_the_normalisation(conv, norm, shapes) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_value_is_that_of_the_normalisation(conv, norm, shapes, dtype) -> None:
     before = program(conv, norm, ", ".join(map(str, shapes)))
+    before = from_source(before.script().replace("float32", dtype))
     after = FoldBatchnormToConv2D()(before)
     assert "batch_norm" not in after.script()
     assert check_well_formed(after, normal_form=True) == []
     assert after["main"].struct_info == before["main"].struct_info
     assert FoldBatchnormToConv2D()(after) is after
-    inputs = data(*shapes)
+    inputs = [array.astype(dtype) for array in data(*shapes)]
     first, second = (relaxpy.compile(m)["main"](*inputs) for m in (before, after))
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
 

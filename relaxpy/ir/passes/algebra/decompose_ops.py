@@ -221,7 +221,7 @@ class _Folded(PrecedingBindings):
             deviation = of("sqrt", of("add", variance, number(norm.attrs["epsilon"])))
             scale = of("divide", gamma if norm.attrs["scale"] else number(1), deviation)
             scaled = of("multiply", weight, of("expand_dims", scale, _others(kernel, "O")))
-            filters = scaled if arrays is None else rx.const(scaled)
+            filters = scaled if arrays is None else rx.const(scaled, dtype)
             result = self.bound(rebuild(conv, args=(conv.args[0], filters)))
             shift = of("multiply", mean, scale)
             bias = of("subtract", beta, shift) if norm.attrs["center"] else of("negative", shift)
@@ -229,7 +229,7 @@ class _Folded(PrecedingBindings):
         if arrays is not None:
             if not (np.isfinite(scaled).all() and np.isfinite(bias).all()):
                 return None
-            bias = rx.const(bias)
+            bias = rx.const(bias, dtype)
         return self.ended(R.add(result, bias))
 
 
