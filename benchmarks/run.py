@@ -74,12 +74,8 @@ def to_fastest(runs: Sequence[Times], model: str, own: str = "default") -> list[
 def table(runs: Sequence[Times]) -> str:
     """The median ratios of each model, with the spread of the ratio to the fastest peer."""
     peers = [peer for peer in PEERS if any(peer in times for times in runs[0].values())]
-    lines = [
-        "| model | "
-        + " | ".join(f"/ {peer}" for peer in peers)
-        + " | / fastest | spread | weights as arguments |"
-    ]
-    lines.append("| --- " * (len(peers) + 4) + "|")
+    titles = ["model", *(f"/ {peer}" for peer in peers), "/ fastest", "spread", "as arguments"]
+    lines = [f"| {' | '.join(titles)} |", "| --- " * len(titles) + "|"]
     for model in runs[0]:
         found = [ratios(runs, model, peer) for peer in peers]
         cells = [f"{statistics.median(values):.2f}" if values else "" for values in found]

@@ -193,9 +193,8 @@ def config_of(raw: Any, source: str = "the configuration") -> Config:
         family = "gemma3_text"
     if isinstance(family, str) and family in ENCODERS:
         raise ModelError(
-            f"{source} is of the architecture {family!r}, which gives texts a score, and has no "
-            "words",
-            hint="relaxpy.llm.CrossEncoder orders documents by it, as does `relaxpy serve`",
+            f"{source} is of the architecture {family!r}, an encoder, which generates no text",
+            hint="relaxpy.llm.CrossEncoder and `relaxpy serve` order documents by one with a score",
         )
     if not isinstance(family, str) or family not in FAMILIES:
         raise unknown_architecture(family, FAMILIES, source)

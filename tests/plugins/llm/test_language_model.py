@@ -277,7 +277,7 @@ def test_penalties_and_biases_of_tokens(lm: Any) -> None:
     ("files", "message"),
     [
         ({"config.json": "{"}, "is not JSON"),
-        ({"config.json": '{"model_type": "bert"}'}, "architecture 'bert', expected one of llama"),
+        ({"config.json": '{"model_type": "t5"}'}, "architecture 't5', expected one of llama"),
         ({"tokenizer.json": "{"}, "tokenizer.json is not a tokenizer: "),
         ({"tokenizer.json": None}, "which has the tokenizer of the model"),
         ({"tokenizer_config.json": "[]"}, "is not a table of names"),

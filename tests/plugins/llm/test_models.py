@@ -1045,7 +1045,7 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     for text, message in [
         ("{", "is not JSON"),
         ("[]", "is not a table"),
-        ('{"model_type": "bert"}', "of the architecture 'bert', expected one of llama, mistral"),
+        ('{"model_type": "t5"}', "of the architecture 't5', expected one of llama, mistral"),
         ('{"model_type": "llama"}', "has no 'hidden_size'"),
         ("[" * 100000, "is not JSON"),
         ('{"model_type": ["llama"]}', r"of the architecture \['llama'\]"),
