@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from relaxpy.plugins.llm.engine import Request
     from relaxpy.plugins.llm.language_model import LanguageModel
 
+PAUSE: Final = 8
+"""The tokens without guesses after guesses that were mostly wrong."""
 MOST_DRAFTED: Final = 8
 """The most tokens that a smaller model guesses for a call."""
 MOST_LOOKED_UP: Final = 64

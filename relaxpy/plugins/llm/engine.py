@@ -16,7 +16,7 @@ import numpy as np
 from relaxpy.plugins.llm.adapters import Adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
-from relaxpy.plugins.llm.drafts import MOST_DRAFTED, Draft, Lookup
+from relaxpy.plugins.llm.drafts import MOST_DRAFTED, PAUSE, Draft, Lookup
 from relaxpy.plugins.llm.hooks import Hooks, hook_calls
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
 from relaxpy.plugins.llm.structured import Follower, Form
@@ -63,7 +63,7 @@ class Request:
     most_guesses: int = 0
     """How many tokens are guessed for a call at most."""
     guess_limit: int = 0
-    """How many of them for the next call, by how many were right before."""
+    """How many of them for the next call, by how many were right before; below 1 there are none."""
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -238,10 +238,12 @@ class Engine:
             request.guesses, request.scores = request.guesses[1:], request.scores[1:]
             request.read += 1
             request.guess_limit = min(request.guess_limit + 1, request.most_guesses)
+        elif request.guesses:
+            limit = request.guess_limit - len(request.guesses)
+            request.guess_limit = limit if limit > 0 else 1 - PAUSE
+            self._drop_guesses(request)
         else:
-            request.guess_limit = max(
-                request.guess_limit - len(request.guesses), min(1, request.most_guesses)
-            )
+            request.guess_limit += request.guess_limit < 1 <= request.most_guesses
             self._drop_guesses(request)
         is_full = len(request.tokens) == request.max_tokens
         is_whole = request.form is not None and request.form.is_whole

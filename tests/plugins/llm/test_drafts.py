@@ -125,6 +125,16 @@ def test_guesses_change_neither_tokens_nor_probabilities(kind: str, chunk: int) 
         assert len(model.calls) < len(wanted.model.calls)  # type: ignore[attr-defined]
 
 
+def test_a_draft_that_is_always_wrong_is_seldom_asked() -> None:
+    model, wrong = Chain(1), Chain(1)
+    wrong.table = -model.table
+    engine = Engine(model)  # type: ignore[arg-type]
+    request = engine.add([1, 2], Sampling(), 300, [], draft=draft(wrong))
+    engine.run()
+    assert len(request.tokens) == len(model.calls) == 300
+    assert len(wrong.calls) < 50
+
+
 def test_guessed_tokens_have_the_distribution_of_the_model() -> None:
     """A test of chi-square over the two tokens after a prompt, at the level of 0.001."""
     model, count = Chain(2, spread=0.5), 600
