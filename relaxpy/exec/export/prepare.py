@@ -8,7 +8,8 @@ from typing import Final, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, close_names, unexpected
-from relaxpy.exec.program.graph.read_function import MAX_DEPTH, UPPER_BOUND
+from relaxpy.exec.program.graph.largest import UPPER_BOUND
+from relaxpy.exec.program.graph.local_functions import MAX_DEPTH
 from relaxpy.exec.runtime.registry import legalization
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node

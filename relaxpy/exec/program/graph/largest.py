@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.arith.algebra.folding import operands_of_choice
@@ -11,6 +12,9 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import maximum, minimum
+
+UPPER_BOUND: Final = "tir_var_upper_bound"
+"""The attribute with the largest values of sizes by their names."""
 
 
 def largest(size: PrimExpr, most: Mapping[Var, PrimExpr]) -> PrimExpr:

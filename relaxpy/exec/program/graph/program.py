@@ -11,8 +11,10 @@ from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.program.graph.sessions import Session
 from relaxpy.exec.program.memory import Memory
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import leaves, walk
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -392,6 +394,20 @@ def tensors_of(value: Value) -> list[Tensor]:
     if any(isinstance(leaf, Shape) for leaf in found):
         raise RefusedError("a result is a shape: return R.shape_to_tensor of it")
     return [leaf for leaf in found if isinstance(leaf, Tensor)]
+
+
+def sinfo_of(value: Value) -> rx.StructInfo:
+    """The struct info of a value; that of a shape or a passed parameter is not known."""
+    if isinstance(value, Tensor):
+        return value.sinfo
+    if isinstance(value, tuple):
+        return rx.TupleStructInfo(tuple(map(sinfo_of, value)))
+    return rx.ObjectStructInfo()
+
+
+def shape_text(sizes: Iterable[PrimExpr]) -> str:
+    """The text of a shape, for messages."""
+    return f"({', '.join(ShortText().prim(size, INT64) for size in sizes)})"
 
 
 def elements(tensor: Value) -> Shape:
