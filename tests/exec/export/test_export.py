@@ -354,6 +354,13 @@ def main(x: R.Tensor(("n",), "float32")):
     ok = R.less(R.min(x), R.const(100.0, "float32"))
     _ = R.assert_op(ok, format="too large")
     return R.negative(x)
+--- an asserted condition on sizes
+@R.function(pure=False)
+def main(x: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    _ = R.assert_op(R.prim_value(T.Or(n < m, T.Not(n % 2 == 0))), [R.prim_value(n)], format="{}")
+    return R.negative(x)
 """)
 INTEGERS = {"i": 4}
 """The exclusive upper bounds of parameters that are integers."""
@@ -435,6 +442,14 @@ class Program:
     @R.function
     def sliced(x: R.Tensor(("n",), "float32"), i: R.Tensor((1,), "int64")):
         return R.dynamic_strided_slice(x, i, i, i)
+    @R.function(pure=False)
+    def asserted(x: R.Tensor(("n", "m"), "float32")):
+        n = T.int64()
+        m = T.int64()
+        _ = R.assert_op(
+            R.prim_value(T.Not(n > m + 1)), [R.prim_value(n), R.prim_value(m + 1)],
+            format="{} rows, {} columns")
+        return R.negative(x)
     @R.function
     def checked(x: R.Tensor(("n", 2), "int32")):
         n = T.int64()
@@ -462,6 +477,11 @@ def test_sizes_that_depend_on_data_have_limits(tmp_path: Path) -> None:
     low, high = np.iinfo("int64").min, np.iinfo("int64").max
     for n in (low, low + 1, -6, -5, -1, 1, 2, 5, 6, high):
         assert_same(call(x, np.array([n])), x[n:n:n])
+    call = loaded["asserted"]
+    assert_same(call(np.ones((3, 2), "float32")), -np.ones((3, 2), "float32"))
+    with pytest.raises(StatusError, match="assertion failed: {} rows, {} columns"):
+        call(np.ones((4, 2), "float32"))
+    assert call.failed == (4, 3)
     call, elements = loaded["checked"], np.array([[0, 1], [2, 3], [0, 3]], "int32")
     assert_same(call(elements), 2 * elements)
     for wrong in (-1, 4):

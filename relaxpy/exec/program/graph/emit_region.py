@@ -238,10 +238,8 @@ class RegionEmitter:
                 return self._compared(step, self.frame.index(size))
             case Check():  # of a size, which was compared before the first step
                 return f.const(I32, 0)
-            case Assertion(condition=condition):
-                failed = f.compare("eq", f.load(I8, self._pointer(condition.memory)), 0)
-                number = 1 if self.exported is None else self.exported.number_of(step)
-                return f.select(failed, f.const(I32, number), f.const(I32, 0))
+            case Assertion():
+                return self._asserted(step)
             case Branch():
                 truth = f.load(I8, self._pointer(step.condition.memory))
                 ways = [partial(self._way, step, number) for number in (0, 1)]
@@ -271,6 +269,19 @@ class RegionEmitter:
         for value, word in ((found, INDEX), (expected, SIZE)):
             f.store(value, context_word(f, word))
         return f.select(differs, f.const(I32, self.exported.number_of(check)), f.const(I32, 0))
+
+    def _asserted(self, step: Assertion) -> Value:
+        """The status of a condition of the program."""
+        f, condition, number = self.function, step.condition, 1
+        if isinstance(condition, Tensor):
+            truth = f.load(I8, self._pointer(condition.memory))
+        else:
+            truth = self.frame.index(condition)
+        if self.exported is not None:
+            number = self.exported.number_of(step)
+            for value, word in zip(step.numbers, (INDEX, SIZE), strict=False):
+                f.store(self.frame.index(value), context_word(f, word))
+        return f.select(f.compare("ne", truth, 0), f.const(I32, 0), f.const(I32, number))
 
     def _call(self, call: KernelCall) -> Value:
         arguments = [

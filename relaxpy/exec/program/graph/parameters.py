@@ -140,6 +140,8 @@ class Parameters:
                 return max(self._limit(a, limit), self._limit(b, limit))
             case tir.CmpExpr(a=a, b=b) | tir.Junction(a=a, b=b):
                 return max(self._limit(a, limit), self._limit(b, limit))
+            case tir.Not(a=a):
+                return self._limit(a, limit)
             case _ if choice := operands_of_choice(size):
                 return max(self._limit(operand, limit) for operand in choice)
             case _:

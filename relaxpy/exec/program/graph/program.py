@@ -126,15 +126,20 @@ class Check:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assertion:
-    """Refuses the data unless a bool is true; the `message` is that of the program."""
+    """Refuses the data unless a condition is true; the `message` is that of the program.
 
-    condition: Tensor
+    The `numbers` are those that the message shows.
+    """
+
+    condition: Tensor | PrimExpr
     message: str
+    numbers: Sequence[PrimExpr] = ()
     outputs: Sequence[Tensor] = ()
 
     def reads(self) -> Iterator[Tensor]:
         """The tensors that are used."""
-        yield self.condition
+        if isinstance(self.condition, Tensor):
+            yield self.condition
 
 
 @dataclass(frozen=True, slots=True, eq=False)

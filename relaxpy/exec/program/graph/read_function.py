@@ -307,8 +307,11 @@ class GraphReader:
                 return Shape(tensor.shape)
             case rx.Call(op=Op(name="relax.shape_to_tensor"), args=[shape]):
                 return self.filling(self.value(shape))
-            case rx.Call(op=Op(name="relax.assert_op"), args=[test, *_], attrs=attrs):
-                self.steps.append(Assertion(self.condition(test), str(attrs["format"])))
+            case rx.Call(op=Op(name="relax.assert_op"), args=[test, *shown], attrs=attrs):
+                numbers = self.replaced(n.value for n in shown if isinstance(n, rx.PrimValue))
+                self.sizes.update(numbers)
+                step = Assertion(self._asserted(test), str(attrs["format"]), numbers)
+                self.steps.append(step)
                 return ()
             case rx.Call(op=Op(name="relax.memory.view"), args=args) if self.runs_once:
                 return self._view(*args)
@@ -476,6 +479,14 @@ class GraphReader:
         if not isinstance(condition, Tensor) or condition.sinfo.dtype != "bool" or condition.shape:
             raise RefusedError("a condition is not a tensor")
         return condition
+
+    def _asserted(self, expr: rx.Expr) -> Tensor | tir.PrimExpr:
+        """A condition, which may be one on sizes."""
+        if not isinstance(expr, rx.PrimValue):
+            return self.condition(expr)
+        [test] = self.replaced([expr.value])
+        self.sizes.add(test)
+        return test
 
     def _way(self, body: rx.Expr) -> tuple[Value, list[Step]]:
         """The value of one arm, and its steps."""
