@@ -12,7 +12,7 @@ from relaxpy.exec.loops.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.machine.tuning import CodeSize, Products
 from relaxpy.exec.native.calls.entry import table_offset
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
-from relaxpy.exec.native.contraction.dots import IN_BFLOAT16
+from relaxpy.exec.native.llvm.narrow_floats import IN_BFLOAT16
 from relaxpy.exec.native.llvm.writer import Function
 from relaxpy.exec.native.machine_code.machine import current, unfit
 from relaxpy.exec.native.trees.flat import decoded_again

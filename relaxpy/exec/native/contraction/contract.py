@@ -40,15 +40,10 @@ from relaxpy.exec.native.trees.product import (
     Product,
     is_costly,
 )
-from relaxpy.exec.native.values.datatypes import (
-    from_memory,
-    is_short_float,
-    storage_type,
-    to_memory,
-    value_type,
-)
+from relaxpy.exec.native.values.datatypes import is_short_float, storage_type, value_type
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.packing import Joined, Packing
+from relaxpy.exec.native.values.short_floats import from_memory, to_memory
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import FloatImm, IntImm

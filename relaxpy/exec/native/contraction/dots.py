@@ -28,7 +28,7 @@ from relaxpy.exec.native.contraction.operands import (
     offset,
 )
 from relaxpy.exec.native.llvm.llvm_module import Module
-from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS
+from relaxpy.exec.native.llvm.narrow_floats import IN_BFLOAT16
 from relaxpy.exec.native.llvm.writer import F32, I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import is_current_here, tiles_are_confirmed
 from relaxpy.support.dataclass import dataclass, replace
@@ -42,8 +42,6 @@ Read: TypeAlias = Callable[[Value, int, Value | None], Value]
 """The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
 _PAIRED: Final = {**dict.fromkeys(_PAIRS, "int16"), "dpbf16ps": "bfloat16", "tdpbf16ps": "bfloat16"}
 """The instructions that add two products to a lane, and the datatype of their operands."""
-IN_BFLOAT16: Final = {"bfloat16", *FLOATS_OF_8_BITS}
-"""The datatypes whose numbers are those of bfloat16, and only its own are subnormal there."""
 _MOVED: Final = -128
 """XOR with it offsets a byte by 128, and turns signed bytes into unsigned ones or back."""
 

@@ -74,6 +74,8 @@ FLOATS_OF_8_BITS: Final[Mapping[str, NarrowFloat]] = {
     "float8_e5m2": NarrowFloat(8, 2, 15, 0x7C),
     "float8_e5m2fnuz": NarrowFloat(8, 2, 16, 0x80),
 }
+IN_BFLOAT16: Final = {"bfloat16", *FLOATS_OF_8_BITS}
+"""The datatypes whose numbers are those of bfloat16, and only its own are subnormal there."""
 
 
 def widened(f: Instructions, x: Value, format: NarrowFloat) -> Value:

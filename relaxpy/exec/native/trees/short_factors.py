@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.exec.loops.plan.statements import Assignment
 from relaxpy.exec.loops.plan.tree import Contraction, For, Plan, Run, Tree, accesses, runs
-from relaxpy.exec.native.contraction.dots import IN_BFLOAT16
+from relaxpy.exec.native.llvm.narrow_floats import IN_BFLOAT16
 from relaxpy.exec.native.machine_code.machine import current
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.op import Op

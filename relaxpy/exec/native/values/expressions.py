@@ -20,13 +20,12 @@ from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import (
     RefusedError,
-    from_memory,
     is_short_float,
     storage_type,
-    to_memory,
     value_type,
 )
 from relaxpy.exec.native.values.environment import Frame
+from relaxpy.exec.native.values.short_floats import from_memory, to_memory
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.core.traverse import children, postorder, tree_size
 from relaxpy.ir.op import Op

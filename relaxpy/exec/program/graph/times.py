@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from relaxpy.exec.native.llvm.writer import I64, POINTER, Value
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.threads.pool import pool
-from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.program.graph.program import KernelCall, PackedStep, Tensor
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from relaxpy.exec.native.values.expressions import Values
 
 TIMES: Final = "relaxpy_times"
 """The variable of a module with the address of the words."""
