@@ -262,7 +262,10 @@ def main(x: R.Tensor(("n", 7), "float32")):
 def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((300,), "int8")):
     a = R.argsort(x, axis=1, descending=True, dtype="int64")
     b = R.sort(R.negative(x), axis=0)
-    return (a, b, R.topk(x, k=6, axis=1), R.topk(y, k=0, axis=0, largest=False))
+    z = R.round(x)
+    zeros = (R.sort(z, axis=0), R.sort(z, descending=True), R.unique(z),
+             R.unique(z, return_inverse=True), R.unique(z, return_counts=True))
+    return (a, b, zeros, R.topk(x, k=6, axis=1), R.topk(y, k=0, axis=0, largest=False))
 --- powers
 def main(x: R.Tensor(("n", 7), "float32")):
     return R.power(R.abs(x), R.const(1.7, "float32"))
