@@ -482,7 +482,7 @@ def test_sizes_that_depend_on_data_have_limits(tmp_path: Path) -> None:
         assert_same(call(x, np.array([n])), x[n:n:n])
     call = loaded["asserted"]
     assert_same(call(np.ones((3, 2), "float32")), -np.ones((3, 2), "float32"))
-    with pytest.raises(StatusError, match="assertion failed: {} rows, {} columns"):
+    with pytest.raises(StatusError, match=r"assertion failed: {} rows, {} columns"):
         call(np.ones((4, 2), "float32"))
     assert call.failed == (4, 3)
     call, elements = loaded["checked"], np.array([[0, 1], [2, 3], [0, 3]], "int32")
