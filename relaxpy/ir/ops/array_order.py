@@ -147,7 +147,7 @@ def _elements(data: Array, positions: Array, axis: int) -> Array:
 
 
 def sorted_elements(data: Array, axis: int = -1, descending: bool = False) -> Array:
-    """The elements of arrays along an axis in their order."""
+    """The elements of arrays along an axis in their order, as a stable sort leaves them."""
     narrow, least = _narrowed(data, axis)
     is_radix = narrow.dtype.kind in "iu" and narrow.itemsize <= 2 and narrow.shape[axis] > _SHORT
     kind: Literal["stable"] | None = "stable" if is_radix else None
@@ -157,6 +157,11 @@ def sorted_elements(data: Array, axis: int = -1, descending: bool = False) -> Ar
     ordered = ordered.astype(data.dtype, copy=descending)
     if least:
         ordered += least
+    own = np.moveaxis(data, axis, -1)
+    if data.dtype.kind not in "iub" and (zeros := own == 0).any():
+        # Zeros of two signs are equal, and NumPy leaves them in any order.
+        rows = np.moveaxis(ordered, axis, -1)
+        rows[rows == 0] = own[zeros]
     return ordered
 
 

@@ -313,8 +313,8 @@ def _distinct(x: Array, index: bool, inverse: bool, counts: bool) -> list[Array]
         if extent <= x.size * (1 if index or inverse or counts else _SPARSE):
             return _marked(x, least, extent, index, inverse, counts)
     if index or inverse:
-        # Without indices, equal elements may be in any order.
-        is_any = not index and x.size <= SMALL
+        # Without indices, equal integers may be in any order; zeros of two signs differ.
+        is_any = not index and x.size <= SMALL and x.dtype.kind != "f"
         places = np.argsort(x) if is_any else order(x, 0, descending=False)
         values = x[places]
     else:
