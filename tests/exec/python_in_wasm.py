@@ -86,6 +86,8 @@ def complete() -> None:
     small: Any = ModuleType("ml_dtypes")
     small.finfo, small.iinfo, small.__version__ = np.finfo, np.iinfo, "none"
     small.bfloat16 = np.dtype("V2")
+    for kind in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"):
+        setattr(small, f"float8_{kind}", np.dtype("V1"))
     sys.modules["ml_dtypes"] = small
 
 

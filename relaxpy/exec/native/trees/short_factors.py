@@ -25,10 +25,8 @@ _SHORT = DataType("bfloat16")
 
 def with_short_factors(plan: Plan) -> Plan:
     """`plan` with these factors in bfloat16, if there are instructions for it."""
-    if not any(name.endswith("bf16ps") for name in current().instructions):
-        return plan
     short = {b: decl_buffer(b.shape, _SHORT, b.name) for b in short_factors(plan)}
-    if not short:
+    if not short or not any(name.endswith("bf16ps") for name in current().instructions):
         return plan
     return replace(
         plan,

@@ -339,10 +339,10 @@ class LocalFunctions:
 
     def _parameter(self, param: rx.Var) -> Tensor:
         """The tensor of a parameter, which is a value from here on."""
-        reader = self._reader
-        assert is_native(param.struct_info)
+        reader, sinfo = self._reader, param.struct_info
+        assert isinstance(sinfo, rx.TensorStructInfo)
         shape = rx.ShapeExpr(reader.replaced(_shape_of(param)))
-        reader.values[param] = found = reader.new(replace(param.struct_info, shape=shape))
+        reader.values[param] = found = reader.new(replace(sinfo, shape=shape))
         return found
 
     def _declared(

@@ -14,7 +14,6 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import leaves, walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -412,6 +411,8 @@ def sinfo_of(value: Value) -> rx.StructInfo:
 
 def shape_text(sizes: Iterable[PrimExpr]) -> str:
     """The text of a shape, for messages."""
+    from relaxpy.ir.short_text.nodes import ShortText  # only for errors
+
     return f"({', '.join(ShortText().prim(size, INT64) for size in sizes)})"
 
 
