@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import cast
 
 from relaxpy.exec.export.c_types import c_type
 from relaxpy.exec.export.table import MISUSE, ExportedFunction, ExportedProgram, ExportedTensor
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
+from relaxpy.ir.op import Op
 from relaxpy.ir.short_text.nodes import ShortText
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr
 
 
 def header_of(program: ExportedProgram) -> str:
@@ -161,7 +165,17 @@ def _about(tensor: ExportedTensor) -> str:
 
 def written(size: PrimExpr) -> str:
     """A size as the program writes it."""
+    size = cast("PrimExpr", rewrite(size, _computed_plainly))
     return safe(ShortText().prim(size, INT64).replace("T.max", "max").replace("T.min", "min"))
+
+
+def _computed_plainly(node: Node) -> Node | None:
+    """An expression without the marks of arithmetic that wraps (`loops/nest/wrapping.py`)."""
+    match node:
+        case Call(op=Op(name="tir.reinterpret"), args=(value,)) if value.dtype == node.dtype:
+            return rewrite(value, _computed_plainly)
+        case _:
+            return None
 
 
 def safe(text: str) -> str:

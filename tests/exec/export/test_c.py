@@ -16,8 +16,11 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import CompileError, MisuseError
+from relaxpy.exec.export.c_header import written
 from relaxpy.exec.export.cpu import LEAVES, exporting_machine
+from relaxpy.exec.loops.nest.wrapping import wrapped
 from relaxpy.exec.native.machine_code.machine import machine_of
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.plugins.cli.main import main
 from relaxpy.script import from_source
 from relaxpy.support.dataclass import replace
@@ -676,3 +679,8 @@ def test_objects_have_the_format_of_their_system(
     assert weights[:1, :4].tobytes() in content  # the weights are inside
     assert b"net_main_workspace" in content
     assert sys.byteorder == "little"
+
+
+def test_sizes_in_comments_are_written_plainly() -> None:
+    n = tir.Var("n", "int64")
+    assert written(ops.maximum(wrapped(wrapped(n + 1) * 4), 3)) == "max((n + 1) * 4, 3)"
