@@ -205,8 +205,10 @@ def main() -> None:
         raise SystemExit(subprocess.run(command, cwd=ROOT, check=False).returncode)
     where = conditions(options.runs)
     runs = measure(options.select, options.runs)
-    best = {model: statistics.median(to_fastest(runs, model)) for model in runs[0]}
-    own = {m: statistics.median(found) for m in best if (found := ratios(runs, m, "torch.compile"))}
+    # Rounded as in the table, so that readers get the same means of its figures.
+    best = {model: round(statistics.median(to_fastest(runs, model)), 2) for model in runs[0]}
+    compared = {model: ratios(runs, model, "torch.compile") for model in best}
+    own = {model: round(statistics.median(found), 2) for model, found in compared.items() if found}
     section = f"{where}\n{summary(best, own)}\n{LEGEND}\n{table(runs)}"
     print(section)
     if not options.select:

@@ -13,7 +13,7 @@ from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS
 from relaxpy.exec.native.llvm.writer import F32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host
-from relaxpy.exec.native.values.datatypes import from_memory, to_memory
+from relaxpy.exec.native.values.short_floats import from_memory, to_memory
 from relaxpy.ir.core.dtype import DataType
 
 TYPES = {"float16": "half", "float32": "float", "float64": "double"}
