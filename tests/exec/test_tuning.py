@@ -37,7 +37,7 @@ NAMES = {
     "export/table.py": "HEADER_BYTES MISUSE",
     "export/web.py": "MOST_WEIGHTS _STACK",
     "program/graph/emit_region.py": "_AGAIN",
-    "program/graph/local_functions.py": "_ZERO _MOST_NESTED _MOST_BODIES",
+    "program/graph/local_functions.py": "_ZERO _MOST_NESTED",
     "program/graph/sessions.py": "ROWS ARGUMENTS",
     "program/graph/times.py": "EVENTS _CLOCK",
     "numpy/emit/numpy.py": "_MAX_DEPTH",

@@ -603,7 +603,7 @@ def test_calls_of_local_functions_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executable = relaxpy.compile(program("local functions that are called twice"), "native")
-    monkeypatch.setattr("relaxpy.exec.program.graph.local_functions._MOST_BODIES", 1)
+    monkeypatch.setattr("relaxpy.exec.program.graph.local_functions.MOST_BODIES", 1)
     with pytest.raises(CompileError, match="main: it calls local functions more than 1 times"):
         executable.export(tmp_path / "model.o")
 

@@ -216,7 +216,7 @@ def test_bodies_that_double_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     )
     table = {f"f{n}": mod[f"f{n}"] for n in range(4)}
     assert len(bindings(mod["main"].inline_functions(table))) >= 16  # type: ignore[attr-defined,arg-type]
-    monkeypatch.setattr("relaxpy.ir.relax.rewrite.bind._MOST_BODIES", 14)  # there are 15
+    monkeypatch.setattr("relaxpy.ir.relax.rewrite.bind.MOST_BODIES", 14)  # there are 15
     with pytest.raises(TransformError, match="there are more than 14 calls of functions"):
         mod["main"].inline_functions(table)  # type: ignore[attr-defined,arg-type]
 

@@ -32,6 +32,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.passes.append_in_place import declared_bounds
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, map_params
+from relaxpy.ir.relax.rewrite.bind import MOST_BODIES
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -44,8 +45,6 @@ MAX_DEPTH: Final = "max_depth"
 """The attribute of a function that calls itself: how many calls of it are nested at most."""
 _MOST_NESTED: Final = 1_000
 """The calls take a few hundred bytes each of the stack, of which threads may have half a MB."""
-_MOST_BODIES: Final = 20_000
-"""The most local functions that are inlined: one that calls another twice doubles its bodies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,8 +124,8 @@ class LocalFunctions:
         """The result of a local function that does not call itself; its casts may fail."""
         reader = self._reader
         self._inlined_count += 1
-        if self._inlined_count > _MOST_BODIES:
-            raise RefusedError(f"it calls local functions more than {_MOST_BODIES:,} times")
+        if self._inlined_count > MOST_BODIES:
+            raise RefusedError(f"it calls local functions more than {MOST_BODIES:,} times")
         known = dict(reader.known)
         for param, arg in zip(func.params, call.args, strict=True):
             reader.values[param] = self._as_parameter(reader.value(arg), param.struct_info)

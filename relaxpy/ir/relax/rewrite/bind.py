@@ -414,7 +414,7 @@ def _values(*funcs: rx.Function) -> dict[str, rx.StructInfo]:
     return found
 
 
-_MOST_BODIES = 20_000
+MOST_BODIES = 20_000
 """The most bodies in a function: each function that calls the next one twice doubles them."""
 
 
@@ -450,9 +450,9 @@ class _Inliner(rewriting.BindingRewriter):
                 f"{name} cannot be inlined, as it calls itself: {cycle}", span=binding.span
             )
         self.count += 1
-        if self.count > _MOST_BODIES:
+        if self.count > MOST_BODIES:
             raise TransformError(
-                f"{name} cannot be inlined: there are more than {_MOST_BODIES:,} calls of"
+                f"{name} cannot be inlined: there are more than {MOST_BODIES:,} calls of"
                 " functions, with those in inlined functions",
                 span=binding.span,
             )
