@@ -54,23 +54,21 @@ class ContextError(ModelError):
 class ParameterError(ModelError):
     """An option of a request that has no such value; `param` is its name."""
 
-    param: str
+    def __init__(self, message: Any = "", *, param: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.param = param
 
     @classmethod
     def of(cls, param: str, value: object, expected: str) -> ParameterError:
         """The error that an option has this value."""
-        error = cls(f"{param} cannot be {shown(value)}, expected {expected}")
-        error.param = param
-        return error
+        return cls(f"{param} cannot be {shown(value)}, expected {expected}", param=param)
 
     @classmethod
     def unknown(cls, param: str, known: Sequence[str]) -> ParameterError:
         """The error of an option that does not exist."""
         near = nearest(param, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"options are {', '.join(known)}"
-        error = cls(f"there is no option {param!r:.60}", hint=hint)
-        error.param = param
-        return error
+        return cls(f"there is no option {param!r:.60}", param=param, hint=hint)
 
 
 @dataclass(frozen=True)

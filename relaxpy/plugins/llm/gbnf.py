@@ -40,18 +40,13 @@ def lark_of_gbnf(text: str) -> str:
     regular = _regular(rules)
     others = [node for name, node in rules.items() if name not in regular]
     if sum(name not in regular for node in others for name in _references(node)) > _MOST_USES:
-        raise _refused(f"it has more than {_MOST_USES} uses of recursive or large rules")
+        message = f"grammar: it has more than {_MOST_USES} uses of recursive or large rules"
+        raise ParameterError(message, param="grammar")
     names = {name: f"{'T' if name in regular else 'r'}{k}" for k, name in enumerate(rules)}
     writer = _Writer(names, regular)
     lines = [f"start: {names['root']}"]
     lines += [f"{names[name]}: {writer.written(node)}" for name, node in rules.items()]
     return "\n".join([*lines, *writer.terminals])
-
-
-def _refused(message: str) -> ParameterError:
-    error = ParameterError(f"grammar: {message}")
-    error.param = "grammar"
-    return error
 
 
 class _Parser:
@@ -64,7 +59,8 @@ class _Parser:
     def _error(self, message: str, at: int | None = None) -> ParameterError:
         at = self.at if at is None else at
         line, before = self.text.count("\n", 0, at) + 1, self.text.rfind("\n", 0, at)
-        return _refused(f"line {line}, column {at - before}: {message}")
+        place = f"line {line}, column {at - before}"
+        return ParameterError(f"grammar: {place}: {message}", param="grammar")
 
     def _next(self, *, over_lines: bool = False) -> None:
         """Go to the next token that is not a space or, within groups, the end of a line."""

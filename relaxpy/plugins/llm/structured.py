@@ -92,7 +92,9 @@ class Follower:
             error = self._matcher.get_error()
             is_large = self._left < 0 or any(w in error for w in ("limit", "max is", "too big"))
             why = "it is too complex" if is_large else "no text fits it"
-            raise _refused("grammar", f"the form of the answer cannot be followed: {why}")
+            raise ParameterError(
+                f"the form of the answer cannot be followed: {why}", param="grammar"
+            )
         return found
 
     def add(self, token: int) -> None:
@@ -149,13 +151,15 @@ class Forms:
                 text is of the form.
         """
         if len(given) > 1:
-            raise _refused([*given][1], f"an answer has one form, found {' and '.join(given)}")
+            raise ParameterError(
+                f"an answer has one form, found {' and '.join(given)}", param=[*given][1]
+            )
         name, own = "tools", []
         for name, value in given.items():
             try:
                 own = [{"name": "answer", **_GRAMMARS[name](value)}]
             except UnicodeEncodeError:  # the package takes no surrogates
-                raise _refused(name, f"{name} has half of a character") from None
+                raise ParameterError(f"{name} has half of a character", param=name) from None
         if thoughts is not None or calls is not None or not own:
             ways = [*(["calls"] if calls is not None else []), *(["@answer"] if own else [])]
             before = "" if thoughts is None else "thoughts " if thoughts.is_open else "thoughts? "
@@ -182,9 +186,9 @@ class Forms:
 
     def _compiled(self, name: str, grammar: str) -> Form:
         if len(grammar) > 2 * _LONGEST:  # which is written with escapes
-            raise _refused(name, f"{name} has more than {_LONGEST} characters")
+            raise ParameterError(f"{name} has more than {_LONGEST} characters", param=name)
         if grammar.count("$ref") > _MOST_REFERENCES:
-            raise _refused(name, f"{name} has more than {_MOST_REFERENCES} references")
+            raise ParameterError(f"{name} has more than {_MOST_REFERENCES} references", param=name)
         with self._turn:
             found = self._kept.pop(grammar, None) or _with_stack(lambda: self._new(name, grammar))
             self._kept[grammar] = found
@@ -202,12 +206,12 @@ class Forms:
             schema = json.loads(grammar)["grammars"][-1].get("json_schema")
             is_cheap = schema is not None and "too big" not in message
             place = f" at {self._place(schema, message)}" if is_cheap else ""
-            raise _refused(name, f"{name} cannot be followed{place}: {message}")
+            raise ParameterError(f"{name} cannot be followed{place}: {message}", param=name)
         form = Form(matcher, self.words)
         try:
             form.begin().allowed()
         except ParameterError as error:
-            raise _refused(name, str(error)) from None
+            raise ParameterError(str(error), param=name) from None
         return form
 
     def _place(self, schema: Mapping[str, Any], message: str) -> str:
@@ -268,12 +272,6 @@ def _with_stack(function: Callable[[], _T]) -> _T:
     return results[0]
 
 
-def _refused(param: str, message: str) -> ParameterError:
-    error = ParameterError(message)
-    error.param = param
-    return error
-
-
 def _short(message: str) -> str:
     """A message of the package without what tells where it was in other texts."""
     message = message[max(0, message.find("regex parse error:")) :]
@@ -291,7 +289,7 @@ def _of_schema(schema: Any) -> dict[str, Any]:
             text = json.dumps({**schema, "x-guidance": own})
             return {"json_schema": json.loads(text)}  # of this moment, and of JSON
     except (TypeError, ValueError, RecursionError) as error:
-        raise _refused("schema", f"schema is not one of JSON: {error}") from None
+        raise ParameterError(f"schema is not one of JSON: {error}", param="schema") from None
     expected = "a JSON schema, which is an object, or a model of pydantic"
     raise ParameterError.of("schema", schema, expected)
 
