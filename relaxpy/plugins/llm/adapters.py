@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.plugins.llm.config import Config, ModelError, read_json
+from relaxpy.plugins.llm.config import Config, ModelError, read_table
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.gguf import names_in_gguf
 from relaxpy.plugins.llm.sampling import is_number
@@ -210,9 +210,7 @@ def _joined(*parts: Any) -> Any:
 def _of_folder(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """For each weight its tensors and how they are joined; their factors; and their scale."""
     file, weights = path / "adapter_config.json", path / "adapter_model.safetensors"
-    raw = read_json(file, "configuration of an adapter")
-    if not isinstance(raw, Mapping):
-        raise ModelError(f"{file} is not a table of names and values")
+    raw = read_table(file, "configuration of an adapter")
     if raw.get("peft_type", "LORA") != "LORA":
         raise ModelError(f"{file} has the peft_type {raw['peft_type']!r:.40}, expected LORA")
     for name in _REFUSED:

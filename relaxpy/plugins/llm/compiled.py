@@ -24,7 +24,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.group_quantization import as_quantization
 from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.plugins.llm.adapters import AdaptedDecoder, Adapter, AdapterSet, Kinds
-from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
+from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_table
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.hooks import HookCalls, running
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
@@ -116,7 +116,7 @@ class CompiledDecoder:
     def from_folder(cls, folder: str | Path, **options: Any) -> CompiledDecoder:
         """The model of a Hugging Face folder. Errors: ModelError, or those of `load_weights`."""
         path = Path(folder) / "config.json"
-        return cls(config_of(read_json(path), str(path)), folder, **options)
+        return cls(config_of(read_table(path), str(path)), folder, **options)
 
     def _loaded(
         self, weights: Any, names: Mapping[str, Any], progress: bool | None

@@ -160,28 +160,36 @@ class EncoderConfig:
     """A name of `_ACTIVATIONS`."""
 
 
-def read_json(path: Path, what: str = "configuration") -> Any:
-    """The value in a file. Errors: ModelError if there is none, or it is not JSON."""
+def read_text(path: Path, what: str) -> str:
+    """The text of a file. Errors: ModelError if there is none, or it is too large or not UTF-8."""
     try:
         if path.stat().st_size > LARGEST:
             raise ModelError(f"{path} has more than {LARGEST >> 20} MB, which no {what} has")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
         raise ModelError(f"there is no {what}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} is not a text: {error}") from None
+
+
+def read_table(path: Path, what: str = "configuration") -> Mapping[str, Any]:
+    """The table in a file of JSON. Errors: ModelError if there is none."""
+    text = read_text(path, what)
+    try:
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, ModelError):
-            raise
         raise ModelError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, Mapping):
+        raise ModelError(f"{path} is not a table of names and values")
+    return found
 
 
-def config_of(raw: Any, source: str = "the configuration") -> Config:
+def config_of(raw: Mapping[str, Any], source: str = "the configuration") -> Config:
     """The configuration that the entries of a `config.json` describe.
 
     Errors:
         ModelError: entries are missing or wrong, or the architecture is not one of `FAMILIES`.
     """
-    if not isinstance(raw, Mapping):
-        raise ModelError(f"{source} is not a table of names and values")
     family = raw.get("model_type")
     _refuse_quantized(raw, source)
     if family == "gemma3" and isinstance(raw.get("text_config"), Mapping):
@@ -621,15 +629,13 @@ ENCODERS: Final = ("bert", "roberta", "xlm-roberta")
 _ACTIVATIONS: Final = {"gelu": "gelu", **dict.fromkeys(_GELU, "gelu_tanh"), "relu": "relu"}
 
 
-def encoder_config_of(raw: Any, source: str = "the configuration") -> EncoderConfig:
+def encoder_config_of(raw: Mapping[str, Any], source: str = "the configuration") -> EncoderConfig:
     """The configuration of an encoder with one score, of the entries of a `config.json`.
 
     Errors:
         ModelError: entries are missing or wrong, there is not one score, or the architecture is not
             one of `ENCODERS`.
     """
-    if not isinstance(raw, Mapping):
-        raise ModelError(f"{source} is not a table of names and values")
     family = raw.get("model_type")
     if not isinstance(family, str) or family not in ENCODERS:
         raise unknown_architecture(family, ENCODERS, source, "others give no score here")

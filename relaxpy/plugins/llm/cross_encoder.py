@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from relaxpy.plugins.llm.config import (
     ModelError,
     ParameterError,
     encoder_config_of,
-    read_json,
+    read_table,
 )
 from relaxpy.plugins.llm.files import folder_tokenizer
 from relaxpy.plugins.llm.hub import located
@@ -133,8 +133,7 @@ _UNUSED: Final = ["*.position_ids", "roberta.pooler.*", "cls.*", "lm_head.*"]
 def is_cross_encoder(path: Path) -> bool:
     """True for the folder of an encoder."""
     with suppress(ModelError):
-        raw = read_json(path / "config.json")
-        return isinstance(raw, Mapping) and raw.get("model_type") in ENCODERS
+        return read_table(path / "config.json").get("model_type") in ENCODERS
     return False
 
 
@@ -262,6 +261,6 @@ def _encoder_of(path: Path, quantize: str | None) -> tuple[EncoderConfig, Any]:
     """The configuration of a folder, and the encoder with the layers that its weights need."""
     if not path.is_dir():
         raise ModelError(f"{str(path)!r} is no folder, which the model of a cross-encoder is")
-    config = encoder_config_of(read_json(path / "config.json"), str(path / "config.json"))
+    config = encoder_config_of(read_table(path / "config.json"), str(path / "config.json"))
     found: Any = Encoder(config)
     return config, found if quantize is None else quantize_model(found, quantize)
