@@ -12,6 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -249,27 +250,16 @@ def _schemas_in(node: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 
 def _with_stack(function: Callable[[], _T]) -> _T:
     """The result of a function that may recurse deeply in Rust."""
-    results: list[_T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(function())
-        except BaseException as error:  # raised again by the caller
-            errors.append(error)
-
     before = threading.stack_size(_STACK)
-    try:
-        thread = threading.Thread(target=run, name="relaxpy grammar")
-        thread.start()
-    except RuntimeError as error:
-        raise ModelError(f"there is no room for a stack of {_STACK >> 20} MB: {error}") from None
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1, "relaxpy grammar") as thread:
+        try:
+            result = thread.submit(function)
+        except RuntimeError as error:
+            message = f"there is no room for a stack of {_STACK >> 20} MB: {error}"
+            raise ModelError(message) from None
+        finally:
+            threading.stack_size(before)
+        return result.result()
 
 
 def _short(message: str) -> str:
