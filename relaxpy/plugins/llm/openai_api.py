@@ -284,16 +284,20 @@ _MOST_INPUTS: Final = 256
 _OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions", "keep_alive"}
 
 
-def asked_embeddings(
-    fields: Mapping[str, Any], model: LanguageModel
-) -> tuple[list[list[int]], bool, int, list[str]]:
-    """The contents of a request for embeddings.
+@dataclass(frozen=True)
+class AskedEmbeddings:
+    """A request for embeddings."""
 
-    These are the tokens of each input, whether embeddings are written in base64, the numbers of
-    each that are returned, and the names of fields that nobody knows.
+    inputs: list[list[int]]
+    """The tokens of each input."""
+    is_base64: bool
+    dimensions: int
+    """How many numbers of each embedding are returned."""
+    ignored: list[str]
 
-    Errors: as of `asked`.
-    """
+
+def asked_embeddings(fields: Mapping[str, Any], model: LanguageModel) -> AskedEmbeddings:
+    """The contents of a request with these fields. Errors: as of `asked`."""
     ignored = _ignored(fields, _OF_EMBEDDINGS)
     if "input" not in fields:
         raise ApiError(400, "input is missing", param="input")
@@ -303,26 +307,33 @@ def asked_embeddings(
         raise ParameterError.of("encoding_format", encoding, "float or base64")
     width = model.decoder.config.width
     dimensions = _taken(fields, "dimensions", int, 1, width) if "dimensions" in fields else width
-    return prompts, encoding == "base64", dimensions, ignored
+    return AskedEmbeddings(prompts, encoding == "base64", dimensions, ignored)
+
+
+def unit_vectors(what: AskedEmbeddings, found: Sequence[Any]) -> list[Any]:
+    """The numbers of embeddings that are returned, arrays of float32, with the norm 1."""
+    return [_with_norm_1(array[: what.dimensions]) for array in found]
+
+
+def _with_norm_1(array: Any) -> Any:
+    return array / max(float(np.linalg.norm(array)), _TINY)
 
 
 def embeddings_body(
-    model: LanguageModel, found: Sequence[Any], tokens: int, *, is_base64: bool
+    model: LanguageModel, what: AskedEmbeddings, found: Sequence[Any], tokens: int
 ) -> dict[str, Any]:
-    """The body of an answer with embeddings, arrays of float32, which get the norm 1."""
+    """The body of an answer with embeddings."""
 
-    def written(array: Any) -> str | list[float]:
-        array = array / max(float(np.linalg.norm(array)), _TINY)
-        if is_base64:
+    def written(array: Any) -> Any:
+        if what.is_base64:
             return b64encode(array.astype("<f4").tobytes()).decode()
-        listed: list[float] = array.tolist()
-        return listed
+        return array.tolist()
 
     return {
         "object": "list",
         "data": [
             {"object": "embedding", "index": index, "embedding": written(array)}
-            for index, array in enumerate(found)
+            for index, array in enumerate(unit_vectors(what, found))
         ],
         "model": model.name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
@@ -383,7 +394,7 @@ def reranking_body(
     if isinstance(model, CrossEncoder):
         scores = [0.5 * (1 + math.tanh(score / 2)) for score in found]
     else:
-        query, *others = (array / max(float(np.linalg.norm(array)), _TINY) for array in found)
+        query, *others = map(_with_norm_1, found)
         scores = [float(np.dot(query, other)) for other in others]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])[: what.count]
     results: list[dict[str, Any]] = [{"index": k, "relevance_score": scores[k]} for k in order]
