@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from threading import get_ident
@@ -26,7 +26,7 @@ from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.plugins.llm.adapters import AdaptedDecoder, Adapter, AdapterSet, Kinds
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_table
 from relaxpy.plugins.llm.decoders import Decoder
-from relaxpy.plugins.llm.hooks import HookCalls, running
+from relaxpy.plugins.llm.hooks import Hooks, with_hooks
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
 from relaxpy.plugins.nn.core import get_default_dtype
@@ -37,7 +37,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _CACHE_DTYPES: Final = "float16", "bfloat16", "float32"
 """The datatypes of keys and values."""
-_STEPS: Final = "decode", "forward"
+_STEPS: Final[tuple[str, ...]] = "decode", "forward"
 """The methods that bring requests on."""
 
 
@@ -95,8 +95,6 @@ class CompiledDecoder:
         self._packed = packed_as(quantization, packed or {})
         self.quantization, self._target = quantization, target
         self._decoder: Any = decoder_of(config, self._packed, quantization)
-        self._programs: dict[Any, Any] = {}
-        """Programs with adapters or hooks, by their methods and the kinds of adapted layers."""
         self._thread: int | None = None
         """The thread in which a program runs, which may call hooks."""
         self._alone: WeakKeyDictionary[Adapter, _Adapting] = WeakKeyDictionary()
@@ -108,6 +106,8 @@ class CompiledDecoder:
         decoder = self._decoder
         methods = (*_STEPS, "create_cache")
         self.program = self._program(decoder, decoder.specification(*methods), methods)
+        self._programs = {(_STEPS, (), False): self.program}
+        """Programs by their methods, the kinds of adapted layers, and whether there are hooks."""
         self.params = tuple(self.values[name] for name, _ in decoder.named_parameters())
         self.target: str = self.program.target
         self.limits = [ShapeTuple([n]) for n in (sequences, tokens, chunk, page, 0)]
@@ -152,7 +152,7 @@ class CompiledDecoder:
     def prepare(self, adapter: Adapter | None, *, hooked: bool = False) -> None:
         """Compile the program that an adapter or hooks need, so that no batch waits for that."""
         kinds = AdapterSet([] if adapter is None else [adapter]).kinds
-        self._other_program(kinds, hooked, *_STEPS)
+        self._program_with(kinds, hooked, *_STEPS)
 
     def forget_adapters(self) -> None:
         """Free what several adapters together need; those that nobody refers to are free then."""
@@ -163,30 +163,26 @@ class CompiledDecoder:
         own = [*dict.fromkeys(adapter for adapter in adapters if adapter is not None)]
         found = self._alone.get(own[0]) if len(own) == 1 else self._together
         if found is None or not found.adapters.has(own):
-            found = self._new_adapting(AdapterSet(own))
+            adapters = AdapterSet(own)
+            decoder = self._decoder_with(adapters.kinds)
+            values = {**self.values, **adapters.values(decoder.layers, self.dtype)}
+            found = _Adapting(adapters, tuple(values[name] for name in decoder.names()))
             if len(own) == 1:
                 self._alone[own[0]] = found
             else:
                 self._together = found
         return found
 
-    def _new_adapting(self, adapters: AdapterSet) -> _Adapting:
-        decoder = self._adapted_decoder(adapters.kinds)
-        values = {**self.values, **adapters.values(decoder.layers, self.dtype)}
-        return _Adapting(adapters, tuple(values[name] for name in decoder.names()))
-
-    def _adapted_decoder(self, kinds: Kinds, *, hooked: bool = False) -> AdaptedDecoder:
+    def _decoder_with(self, kinds: Kinds, *, hooked: bool = False) -> Any:
+        """The decoder with adapters of some kinds of layers, or with hooks."""
         plain = decoder_of(self.config, self._packed, self.quantization, hooked=hooked)
-        return AdaptedDecoder(plain, kinds, self.dtype)
+        return AdaptedDecoder(plain, kinds, self.dtype) if kinds else plain
 
-    def _other_program(self, kinds: Kinds, hooked: bool, *methods: str) -> Any:
-        """The program of methods with adapters of some kinds of layers, or with hooks."""
+    def _program_with(self, kinds: Kinds, hooked: bool, *methods: str) -> Any:
+        """The program of methods of such a decoder."""
         key = methods, tuple(sorted(kinds)), hooked
         if key not in self._programs:
-            if kinds:
-                decoder: Any = self._adapted_decoder(kinds, hooked=hooked)
-            else:
-                decoder = decoder_of(self.config, self._packed, self.quantization, hooked=hooked)
+            decoder = self._decoder_with(kinds, hooked=hooked)
             self._programs[key] = self._program(decoder, decoder.specification(*methods), key)
         return self._programs[key]
 
@@ -258,78 +254,25 @@ class CompiledDecoder:
         cache: Any,
         sequences: Sequence[int],
         ids: Sequence[Sequence[int]],
-        rows: Sequence[int],
+        rows: Sequence[int] | None,
         adapters: Sequence[Adapter | None] = (),
-        calls: HookCalls | None = None,
+        hooks: Sequence[Hooks] = (),
+        errors: dict[int, Exception] | None = None,
     ) -> Any:
         """Append tokens to sequences; the scores, (len(rows), vocabulary), after some of them.
 
-        `rows` count through the tokens of all sequences; `adapters` are those of the sequences, and
-        `calls` has their hooks, and the errors of these afterwards. After another error sequences
-        are as before.
+        `rows` count through the tokens of all sequences; None asks for the states of all tokens
+        that the last layer sees, (tokens, width). `adapters` and `hooks` are those of the
+        sequences; the errors of hooks are added to `errors` by their places, or else raised. After
+        another error sequences are as before.
         """
-        program, name, args = self.prepared(ids, rows, adapters, hooked=calls is not None)
-        return self._append(cache, sequences, ids, lambda: program[name](*args(cache)), calls)
-
-    def prepared(
-        self,
-        ids: Sequence[Sequence[int]],
-        rows: Sequence[int],
-        adapters: Sequence[Adapter | None],
-        *,
-        hooked: bool,
-    ) -> tuple[Any, str, Callable[[Any], tuple[Any, ...]]]:
-        """The program and its function for tokens, and the arguments by the cache."""
-        flat = np.array([token for own in ids for token in own], np.int32)
-        last: tuple[Any, ...] = (np.array(rows, np.int32),)
-        name = "forward"
-        if len(flat) == 1 and len(rows) == 1:
-            name, last = "decode", ()
-        program, params = self.program, self.params
-        if any(adapters):
-            own = self._adapting(adapters)
-            program = self._other_program(own.adapters.kinds, hooked, *_STEPS)
-            last = (*last, own.adapters.mask(adapters, [*map(len, ids)], self.dtype))
-            params = own.params
-        elif hooked:
-            program = self._other_program(frozenset(), True, *_STEPS)
-        return program, name, lambda cache: (flat, *last, cache, params)
-
-    def states(
-        self,
-        cache: Any,
-        sequence: int,
-        ids: Sequence[int],
-        adapter: Adapter | None = None,
-        calls: HookCalls | None = None,
-    ) -> Any:
-        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
-        flat = np.array(ids, np.int32)
-        extra: list[Any] = []
-        if adapter is not None:
-            own = self._adapting([adapter])
-            program = self._other_program(own.adapters.kinds, calls is not None, "states")
-            params, extra = own.params, [own.adapters.mask([adapter], [len(ids)], self.dtype)]
-        else:
-            program = self._other_program(frozenset(), calls is not None, "states")
-            params = self.params
-        return self._append(
-            cache, [sequence], [ids], lambda: program["states"](flat, *extra, cache, params), calls
-        )
-
-    def _append(
-        self,
-        cache: Any,
-        sequences: Sequence[int],
-        ids: Sequence[Sequence[int]],
-        call: Callable[[], Any],
-        calls: HookCalls | None,
-    ) -> Any:
+        program, name, args = self.prepared(ids, rows, adapters, hooked=any(hooks))
         lengths = tuple(map(len, ids))
         self.state("begin_forward", cache, tuple(sequences), lengths)
         self._thread = get_ident()
         try:
-            found = running(cache, calls, call)
+            call = partial(program[name], *args(cache))
+            found, failed = with_hooks(cache, hooks, lengths, call)
         except BaseException:  # some layers may have no keys of these tokens
             self._thread = None
             self.state("end_forward", cache)
@@ -338,7 +281,47 @@ class CompiledDecoder:
             raise
         self._thread = None
         self.state("end_forward", cache)
+        if errors is not None:
+            errors |= failed
+        elif failed:
+            raise next(iter(failed.values()))
         return found
+
+    def states(
+        self,
+        cache: Any,
+        sequence: int,
+        ids: Sequence[int],
+        adapter: Adapter | None = None,
+        hooks: Hooks = (),
+    ) -> Any:
+        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
+        return self.run(cache, [sequence], [ids], None, [adapter], [hooks])
+
+    def prepared(
+        self,
+        ids: Sequence[Sequence[int]],
+        rows: Sequence[int] | None,
+        adapters: Sequence[Adapter | None],
+        *,
+        hooked: bool,
+    ) -> tuple[Any, str, Callable[[Any], tuple[Any, ...]]]:
+        """The program and its function for tokens, and the arguments by the cache."""
+        flat = np.array([token for own in ids for token in own], np.int32)
+        last: tuple[Any, ...] = ()
+        name, methods = "decode", _STEPS
+        if rows is None:
+            name, methods = "states", ("states",)
+        elif not len(flat) == len(rows) == 1:
+            name, last = "forward", (np.array(rows, np.int32),)
+        kinds: Kinds = frozenset()
+        params = self.params
+        if any(adapters):
+            own = self._adapting(adapters)
+            kinds, params = own.adapters.kinds, own.params
+            last = (*last, own.adapters.mask(adapters, [*map(len, ids)], self.dtype))
+        program = self._program_with(kinds, hooked, *methods)
+        return program, name, lambda cache: (flat, *last, cache, params)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from relaxpy.plugins.llm.adapters import Adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.drafts import MOST_DRAFTED, PAUSE, Draft, Lookup
-from relaxpy.plugins.llm.hooks import Hooks, hook_calls
+from relaxpy.plugins.llm.hooks import Hooks
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
 from relaxpy.plugins.llm.structured import Follower, Form
 
@@ -310,10 +310,10 @@ class Engine:
         }
         adapters = [r.adapter for r, _ in parts]
         rows = [row for own in ready.values() for row in own]
-        calls = hook_calls([r.hooks for r, _ in parts], [*map(len, ids)])
-        known = (self.cache, [r.sequence for r, _ in parts], ids, rows)
-        others = (adapters, calls) if calls is not None or any(adapters) else ()
-        scores = self.model.run(*known, *others)
+        hooks = [r.hooks for r, _ in parts]
+        errors: dict[int, Exception] = {}
+        others = (adapters, hooks, errors) if any(adapters) or any(hooks) else ()
+        scores = self.model.run(self.cache, [r.sequence for r, _ in parts], ids, rows, *others)
         for request, count in parts:
             request.read += count
         start = 0
@@ -321,7 +321,7 @@ class Engine:
             request.guesses = guesses.get(request, ())
             request.scores = scores[start : start + len(own)]
             start += len(own)
-        for place, error in calls.errors.items() if calls is not None else ():
+        for place, error in errors.items():
             parts[place][0].error = error
             self.remove(parts[place][0])
 

@@ -50,16 +50,6 @@ class HookCalls:
                     except Exception as error:  # that request ends with it, the others go on
                         self.errors[place] = error
 
-    def check(self) -> None:
-        """Raise the first error."""
-        for error in self.errors.values():
-            raise error
-
-
-def hook_calls(hooks: Sequence[Hooks], counts: Sequence[int]) -> HookCalls | None:
-    """The calls of hooks of sequences, if there are any."""
-    return HookCalls(hooks, counts) if any(hooks) else None
-
 
 def _changed(layer: int, hook: Hook, states: Any) -> Any:
     """The states that a hook leaves; one that returns nothing may have changed its array."""
@@ -79,13 +69,15 @@ def _changed(layer: int, hook: Hook, states: Any) -> Any:
     return found
 
 
-def running(cache: Any, calls: HookCalls | None, call: Callable[[], Any]) -> Any:
-    """The result of a call of a program over a cache, with these hooks."""
-    if calls is None:
-        return call()
-    _RUNNING[cache] = calls
+def with_hooks(
+    cache: Any, hooks: Sequence[Hooks], counts: Sequence[int], call: Callable[[], Any]
+) -> tuple[Any, dict[int, Exception]]:
+    """The result of a call of a program over a cache, and the errors of hooks by their places."""
+    if not any(hooks):
+        return call(), {}
+    calls = _RUNNING[cache] = HookCalls(hooks, counts)
     try:
-        return call()
+        return call(), calls.errors
     finally:
         del _RUNNING[cache]
 

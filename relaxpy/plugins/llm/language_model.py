@@ -28,7 +28,7 @@ from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.exported_page import page_of
 from relaxpy.plugins.llm.exported_tokens import tokenizer_files
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
-from relaxpy.plugins.llm.hooks import Hook, Hooks, hook_calls
+from relaxpy.plugins.llm.hooks import Hook, Hooks
 from relaxpy.plugins.llm.packed import packed_as
 from relaxpy.plugins.llm.perplexity import Perplexity, perplexity
 from relaxpy.plugins.llm.sampling import Sampling
@@ -640,9 +640,7 @@ class LanguageModel:
     @user_facing
     def logits(self, prompt: Prompt) -> Any:
         """The scores of the next token after each token of a prompt, (tokens, vocabulary)."""
-        return np.concatenate(
-            self._read(self.tokens(prompt), lambda cache, part: self._scores(cache, part))
-        )
+        return np.concatenate(self._read(self.tokens(prompt), self._scores))
 
     def prompt_logprobs(
         self, tokens: Sequence[int], top: int = 0
@@ -697,20 +695,12 @@ class LanguageModel:
 
     def _scores(self, cache: Any, part: Sequence[int]) -> Any:
         """The scores after each token of a part of a single sequence."""
-        calls = hook_calls([self._hooks], [len(part)])
-        known = (cache, [0], [part], range(len(part)), [self._adapter])
-        found = self.decoder.run(*known, calls)
-        if calls is not None:
-            calls.check()
-        return found
+        rows = range(len(part))
+        return self.decoder.run(cache, [0], [part], rows, [self._adapter], [self._hooks])
 
     def _last_states(self, cache: Any, part: Sequence[int]) -> Any:
         """The normed states of the last layer for a part of a single sequence."""
-        calls = hook_calls([self._hooks], [len(part)])
-        found = self.decoder.states(cache, 0, part, self._adapter, calls)
-        if calls is not None:
-            calls.check()
-        return found
+        return self.decoder.states(cache, 0, part, self._adapter, self._hooks)
 
     def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""

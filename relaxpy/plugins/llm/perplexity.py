@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from relaxpy.plugins.llm.config import ModelError, ParameterError
-from relaxpy.plugins.llm.hooks import hook_calls
 from relaxpy.plugins.llm.sampling import log_probabilities
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.progress import long_work
@@ -170,12 +169,8 @@ class _Reader:
             if step.start == 0:
                 for number in sequences:
                     decoder.state("add_sequence", self.cache, number)
-            adapters = [self.lm._adapter] * len(chunks)
-            calls = hook_calls([self.lm._hooks] * len(chunks), [count] * len(chunks))
-            scores = decoder.run(self.cache, [*sequences], ids, rows, adapters, calls)
-        if calls is not None:
-            calls.check()
-        return scores
+            own = [self.lm._adapter] * len(chunks), [self.lm._hooks] * len(chunks)
+            return decoder.run(self.cache, sequences, ids, rows, *own)
 
     def end(self, count: int) -> None:
         """Forget the chunks."""
