@@ -14,14 +14,7 @@ from relaxpy.plugins.llm.answer_parts import Style, Thoughts
 from relaxpy.plugins.llm.config import Config, ParameterError
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.openai_api import (
-    Answer,
-    ApiError,
-    Asked,
-    AskedEmbeddings,
-    asked,
-    asked_embeddings,
-)
+from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, asked, asked_embeddings
 from relaxpy.plugins.llm.worker import Piece
 
 Path: TypeAlias = Literal["generate", "chat"]
@@ -99,8 +92,8 @@ def asked_ollama(
 
 def asked_ollama_embeddings(
     path: str, fields: Mapping[str, Any], model: LanguageModel
-) -> AskedEmbeddings:
-    """The contents of a request for embeddings. Errors: as of `asked`."""
+) -> tuple[list[list[int]], bool, int, list[str]]:
+    """The contents of a request for embeddings, as those of `asked_embeddings`."""
     own = {name: value for name, value in fields.items() if name in ("input", "dimensions")}
     if path == "embeddings":
         _check_text(fields, "prompt")

@@ -64,8 +64,10 @@ class ApiError(Exception):
         """The message, as a text that can be written."""
         return _encodable(str(self))
 
-    def body(self) -> dict[str, Any]:
-        """The body, as OpenAI's API has it."""
+    def body(self, path: str = "") -> dict[str, Any]:
+        """The body for a request to a path: as Ollama has it below /api, else as OpenAI."""
+        if path.startswith("/api/"):
+            return {"error": self.message}
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         param = None if self.param is None else _encodable(self.param)
         return {"error": {"message": self.message, "type": kind, "param": param, "code": self.code}}
@@ -284,20 +286,16 @@ _MOST_INPUTS: Final = 256
 _OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions", "keep_alive"}
 
 
-@dataclass(frozen=True)
-class AskedEmbeddings:
-    """A request for embeddings."""
+def asked_embeddings(
+    fields: Mapping[str, Any], model: LanguageModel
+) -> tuple[list[list[int]], bool, int, list[str]]:
+    """The contents of a request for embeddings.
 
-    inputs: list[list[int]]
-    """The tokens of each input."""
-    is_base64: bool
-    dimensions: int
-    """How many numbers of each embedding are returned."""
-    ignored: list[str]
+    These are the tokens of each input, whether embeddings are written in base64, the numbers of
+    each that are returned, and the names of fields that nobody knows.
 
-
-def asked_embeddings(fields: Mapping[str, Any], model: LanguageModel) -> AskedEmbeddings:
-    """The contents of a request with these fields. Errors: as of `asked`."""
+    Errors: as of `asked`.
+    """
     ignored = _ignored(fields, _OF_EMBEDDINGS)
     if "input" not in fields:
         raise ApiError(400, "input is missing", param="input")
@@ -307,33 +305,26 @@ def asked_embeddings(fields: Mapping[str, Any], model: LanguageModel) -> AskedEm
         raise ParameterError.of("encoding_format", encoding, "float or base64")
     width = model.decoder.config.width
     dimensions = _taken(fields, "dimensions", int, 1, width) if "dimensions" in fields else width
-    return AskedEmbeddings(prompts, encoding == "base64", dimensions, ignored)
-
-
-def unit_vectors(what: AskedEmbeddings, found: Sequence[Any]) -> list[Any]:
-    """The numbers of embeddings that are returned, arrays of float32, with the norm 1."""
-    return [_with_norm_1(array[: what.dimensions]) for array in found]
-
-
-def _with_norm_1(array: Any) -> Any:
-    return array / max(float(np.linalg.norm(array)), _TINY)
+    return prompts, encoding == "base64", dimensions, ignored
 
 
 def embeddings_body(
-    model: LanguageModel, what: AskedEmbeddings, found: Sequence[Any], tokens: int
+    model: LanguageModel, found: Sequence[Any], tokens: int, *, is_base64: bool
 ) -> dict[str, Any]:
-    """The body of an answer with embeddings."""
+    """The body of an answer with embeddings, arrays of float32, which get the norm 1."""
 
-    def written(array: Any) -> Any:
-        if what.is_base64:
+    def written(array: Any) -> str | list[float]:
+        array = array / max(float(np.linalg.norm(array)), _TINY)
+        if is_base64:
             return b64encode(array.astype("<f4").tobytes()).decode()
-        return array.tolist()
+        listed: list[float] = array.tolist()
+        return listed
 
     return {
         "object": "list",
         "data": [
             {"object": "embedding", "index": index, "embedding": written(array)}
-            for index, array in enumerate(unit_vectors(what, found))
+            for index, array in enumerate(found)
         ],
         "model": model.name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
@@ -394,7 +385,7 @@ def reranking_body(
     if isinstance(model, CrossEncoder):
         scores = [0.5 * (1 + math.tanh(score / 2)) for score in found]
     else:
-        query, *others = map(_with_norm_1, found)
+        query, *others = (array / max(float(np.linalg.norm(array)), _TINY) for array in found)
         scores = [float(np.dot(query, other)) for other in others]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])[: what.count]
     results: list[dict[str, Any]] = [{"index": k, "relevance_score": scores[k]} for k in order]

@@ -38,8 +38,7 @@ from relaxpy.plugins.llm.openai_api import (
     Answer,
     ApiError,
     Asked,
-    AskedEmbeddings,
-    AskedOrder,
+    Kind,
     asked,
     asked_embeddings,
     asked_reranking,
@@ -47,7 +46,6 @@ from relaxpy.plugins.llm.openai_api import (
     error_of,
     fields_of,
     reranking_body,
-    unit_vectors,
 )
 from relaxpy.plugins.llm.responses_api import ResponsesAnswer, asked_response
 from relaxpy.plugins.llm.worker import Job
@@ -179,9 +177,9 @@ def application(
     handlers: dict[tuple[str, str], Handler] = {
         ("GET", "/v1/models"): server.models,
         ("GET", "/v1/models/{name:path}"): server.models,
-        ("POST", "/v1/completions"): partial(server.answer, partial(asked, "text"), Answer),
-        ("POST", "/v1/chat/completions"): partial(server.answer, partial(asked, "chat"), Answer),
-        ("POST", "/v1/responses"): partial(server.answer, asked_response, ResponsesAnswer),
+        ("POST", "/v1/completions"): partial(server.answer, "text"),
+        ("POST", "/v1/chat/completions"): partial(server.answer, "chat"),
+        ("POST", "/v1/responses"): server.response,
         ("POST", "/v1/embeddings"): server.embeddings,
         ("POST", "/v1/rerank"): server.reranking,
         ("POST", "/rerank"): server.reranking,
@@ -327,14 +325,17 @@ class _Server:
         text = "\n".join(lines) + "\n"
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
-    async def answer(
-        self, read: Callable[..., Asked], answer_of: type[Answer], request: Any
-    ) -> Any:
+    async def answer(self, kind: Kind, request: Any) -> Any:
         """The answer to a prompt or a conversation."""
         async with self._body(request) as fields:
-            read = partial(read, most_tokens=self.max_tokens)
-            lease, what = await self._read(request, fields, read)
-        return await self._answered(request, lease, what, answer_of)
+            lease, what = await self._read(request, fields, partial(asked, kind))
+        return await self._answered(request, lease, what, Answer)
+
+    async def response(self, request: Any) -> Any:
+        """The answer to a conversation, as OpenAI's API of responses has it."""
+        async with self._body(request) as fields:
+            lease, what = await self._read(request, fields, asked_response)
+        return await self._answered(request, lease, what, ResponsesAnswer)
 
     async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
         """The answer to a prompt or a conversation, as Ollama has it; without one, (un)load."""
@@ -344,8 +345,7 @@ class _Server:
                 name = named_model(fields)
                 await self.own.unload(name)
                 return loaded(path, name, "unload")
-            read = partial(asked_ollama, path, most_tokens=self.max_tokens)
-            lease, what = await self._read(request, fields, read)
+            lease, what = await self._read(request, fields, partial(asked_ollama, path))
         if what is None:
             lease.release()
             return loaded(path, lease.model.name)
@@ -383,32 +383,34 @@ class _Server:
     async def embeddings(self, request: Any) -> Any:
         """The embeddings of texts."""
         async with self._body(request) as fields:
-            lease, what = await self._read(request, fields, asked_embeddings)
-        return embeddings_body(lease.model, what, *await self._computed(request, lease, what))
+            lease, asked = await self._read(request, fields, _without_limit(asked_embeddings))
+        prompts, is_base64, dimensions, ignored = asked
+        found, count = await self._computed(request, lease, prompts, ignored)
+        found = [vector[:dimensions] for vector in found]
+        return embeddings_body(lease.model, found, count, is_base64=is_base64)
 
     async def reranking(self, request: Any) -> Any:
         """Documents in the order of what they have to do with a query."""
         async with self._body(request) as fields:
-            lease, what = await self._read(request, fields, asked_reranking, orders=True)
-        return reranking_body(lease.model, what, *await self._computed(request, lease, what))
+            read = _without_limit(asked_reranking)
+            lease, what = await self._read(request, fields, read, orders=True)
+        found, count = await self._computed(request, lease, what.inputs, what.ignored)
+        return reranking_body(lease.model, what, found, count)
 
     async def ollama_embeddings(self, path: str, request: Any) -> Any:
         """The embeddings of texts, or of one text, as Ollama has it."""
         begin = time.monotonic_ns()
         async with self._body(request) as fields:
-            read = partial(asked_ollama_embeddings, path)
-            lease, what = await self._read(request, fields, read)
-        found, count = await self._computed(request, lease, what)
-        vectors = [vector.tolist() for vector in unit_vectors(what, found)]
+            read = _without_limit(partial(asked_ollama_embeddings, path))
+            lease, (prompts, _, dimensions, ignored) = await self._read(request, fields, read)
+        found, count = await self._computed(request, lease, prompts, ignored)
+        found = [vector[:dimensions] for vector in found]
+        listed = embeddings_body(lease.model, found, count, is_base64=False)["data"]
+        vectors = [entry["embedding"] for entry in listed]
         if path == "embeddings":
             return {"embedding": vectors[0]}
-        return {
-            "model": lease.model.name,
-            "embeddings": vectors,
-            "prompt_eval_count": count,
-            "total_duration": time.monotonic_ns() - begin,
-            "load_duration": 0,
-        }
+        body = {"model": lease.model.name, "embeddings": vectors, "prompt_eval_count": count}
+        return body | {"total_duration": time.monotonic_ns() - begin, "load_duration": 0}
 
     async def ollama_model(self, request: Any) -> Any:
         """What is known of a model without loading it."""
@@ -434,23 +436,23 @@ class _Server:
         return {"version": __version__}
 
     async def _computed(
-        self, request: Any, lease: Lease, what: AskedEmbeddings | AskedOrder
+        self, request: Any, lease: Lease, inputs: Sequence[Any], ignored: Sequence[str]
     ) -> tuple[list[Any], int]:
         """Embeddings or scores, computed between the steps of the engine, and the tokens."""
-        self._note(what.ignored)
+        self._note(ignored)
         found = []
         model = lease.model
         compute = model.score if isinstance(model, CrossEncoder) else model.embed
         left = asyncio.ensure_future(_left(request.receive))
         try:
-            for tokens in what.inputs:
+            for tokens in inputs:
                 if left.done():
                     raise ApiError(499, "the client has left")
                 found.append(await lease.worker.call(partial(compute, tokens)))
         finally:
             left.cancel()
             lease.release()
-        count = sum(map(len, what.inputs))
+        count = sum(map(len, inputs))
         self.tokens["prompt"] += count
         return found, count
 
@@ -498,7 +500,7 @@ class _Server:
             if isinstance(lease.model, CrossEncoder) and not orders:
                 raise only_orders(lease.model.name)
             self._check_room(lease, 1)
-            found = await self._in_reader(lambda: read(fields, lease.model))
+            found = await self._in_reader(lambda: read(fields, lease.model, self.max_tokens))
         except BaseException:
             lease.release()
             raise
@@ -542,13 +544,16 @@ class _Server:
             self.tokens[kind] += usage[f"{kind}_tokens"]
 
 
+def _without_limit(read: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that reads requests which have no limit of tokens."""
+    return lambda fields, model, _: read(fields, model)
+
+
 def _failed(request: Any, error: ApiError) -> Any:
     """The response for an error, as the API of the path has it."""
     from starlette.responses import JSONResponse
 
-    is_ollama = request.url.path.startswith("/api/")
-    body = {"error": error.message} if is_ollama else error.body()
-    return JSONResponse(body, error.status, headers=error.headers)
+    return JSONResponse(error.body(request.url.path), error.status, headers=error.headers)
 
 
 class _Logged:
