@@ -28,7 +28,7 @@ from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_table
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.hooks import Hooks, with_hooks
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
-from relaxpy.plugins.llm.weight_names import UNUSED, names_of
+from relaxpy.plugins.llm.weight_names import UNUSED, names_of, sources_of
 from relaxpy.plugins.nn.core import get_default_dtype
 from relaxpy.plugins.nn.quantization import quantize_model, rounded
 from relaxpy.plugins.weights.files import open_weights
@@ -123,9 +123,11 @@ class CompiledDecoder:
     ) -> Mapping[str, Any]:
         """The values of all parameters of the model, whose layers become those of these values."""
         plain = Decoder(self.config).state_dict()
-        own = {name: p for name, p in plain.items() if _layer(name) not in self._packed}
+        own = {
+            name: p for name, p in plain.items() if name.removesuffix(".weight") not in self._packed
+        }
         skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
-        ignored = [name for given in skipped for name in _listed(given)]
+        ignored = [name for given in skipped for name in sources_of(given)]
         values: Any = Values(weights, own, names, [*UNUSED, *ignored])
         packed: dict[str, Any] = {}
         for layer, weight in self._packed.items():
@@ -349,15 +351,3 @@ def memory_of(decoder: Any, sequences: int, tokens: int, context: int, page: int
     row = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
     pages = -(-tokens // page) + sequences + -(-context // page) + 1  # that of one sequence, too
     return weights + pages * page * row
-
-
-def _layer(name: str) -> str:
-    """The layer of a parameter that may be packed; other parameters are not in one."""
-    return name.removesuffix(".weight") if name.endswith(".weight") else name
-
-
-def _listed(origin: Any) -> list[str]:
-    """The tensors that an entry of a table of names consists of."""
-    if isinstance(origin, tuple):
-        origin = origin[0]
-    return [origin] if isinstance(origin, str) else list(origin)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
+from operator import index
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +70,18 @@ class ParameterError(ModelError):
         near = nearest(param, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"options are {', '.join(known)}"
         return cls(f"there is no option {param!r:.60}", param=param, hint=hint)
+
+
+def integer_of(name: str, value: object, least: int, most: int | None = None) -> int:
+    """The integer that an option is. Errors: ParameterError if it is none, or not within these."""
+    try:
+        number = least - 1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = least - 1
+    if number < least or (most is not None and number > most):
+        limits = f"from {least}" if most is None else f"from {least} to {most}"
+        raise ParameterError.of(name, value, f"an integer {limits}")
+    return number
 
 
 @dataclass(frozen=True)

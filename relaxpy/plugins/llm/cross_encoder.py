@@ -37,9 +37,6 @@ from relaxpy.relax.frontend.nn import op, spec
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 
-_CHARACTERS: Final = 128
-"""The characters that any token may have; few vocabularies have a longer one."""
-
 
 class Layer(nn.Module):
     """Attention and two products, each added to what comes in and normalised."""
@@ -217,7 +214,7 @@ class CrossEncoder:
         if not is_listed or not all(isinstance(text, str) for text in documents):
             raise ParameterError.of("documents", documents, "texts")
         most, longest = self.config.positions, max(map(len, documents), default=0)
-        if len(query) + longest > most * max(_CHARACTERS, self.tokenizer.longest):
+        if self.tokenizer.is_too_long(len(query) + longest, most):
             raise self._too_long(f"{len(query) + longest} characters")
         found = self.tokenizer.pairs([(query, document) for document in documents])
         if (longest := max(map(len, found), default=0)) > most:

@@ -15,7 +15,7 @@ import numpy as np
 
 from relaxpy.plugins.llm.adapters import Adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder
-from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.config import ModelError, integer_of
 from relaxpy.plugins.llm.drafts import MOST_DRAFTED, PAUSE, Draft, Lookup
 from relaxpy.plugins.llm.hooks import Hooks
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
@@ -194,9 +194,8 @@ class Engine:
                 f"{len(tokens)} tokens and {max_tokens} more are too many: "
                 f"a sequence has at most {limit}"
             )
-        if logprobs is not None and not (type(logprobs) is int and 0 <= logprobs <= words):
-            raise ParameterError.of("logprobs", logprobs, f"an integer from 0 to {words}")
-        request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
+        top = None if logprobs is None else integer_of("logprobs", logprobs, 0, words)
+        request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=top)
         request.form = None if form is None else form.begin()
         request.adapter, request.hooks = adapter, hooks
         if not hooks:  # which would see wrong guesses

@@ -21,7 +21,7 @@ from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.adapters import Adapter, AdapterSet, adapters_memory, read_adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder, decoder_of, memory_of
-from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
+from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, integer_of, shown
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.drafts import MOST_LOOKED_UP, Draft, draft_of
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
@@ -48,8 +48,6 @@ DEFAULT_MAX_TOKENS = 256
 DEFAULT_CONTEXT = 4096
 _SCORED = 32
 """The tokens whose scores are in memory at a time, where only some of them are kept."""
-_CHARACTERS = 128
-"""The characters that any token may have; few vocabularies have a longer one."""
 
 
 @user_facing
@@ -99,7 +97,7 @@ def load(
     found = LanguageModel(files if name is None else replace(files, name=name), decoder)
     for own, path in (adapters or {}).items():
         found.add_adapter(own, path)
-    found.lookup = _lookup(lookup)
+    found.lookup = integer_of("lookup", lookup, 0, MOST_LOOKED_UP)
     if draft is not None:
         if not isinstance(draft, LanguageModel):
             most = min(decoder.context, open_model(draft, download=download).config.positions)
@@ -108,47 +106,37 @@ def load(
     return found
 
 
-def _lookup(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= MOST_LOOKED_UP:
-        raise ParameterError.of("lookup", value, f"an integer from 0 to {MOST_LOOKED_UP}")
-    return value
-
-
 def memory_needed(
     model: str | Path,
     *,
-    quantize: str | None = None,
-    target: str | None = None,
-    context: int | None = None,
-    sequences: int = 8,
-    cache_dtype: str | None = None,
     adapters: Mapping[str, str | Path] | None = None,
     draft: str | Path | None = None,
     lookup: int = 0,
+    **options: Any,
 ) -> int:
     """The bytes that weights and caches take of what `load` returns for these options."""
     files = open_model(model)
-    given, limits = _given(files, quantize, target, context, sequences, cache_dtype)
-    config = replace(files.config, cache_dtype=cache_dtype)
-    decoder = decoder_of(config, packed_as(quantize, given["packed"] or {}), quantize)
-    own = [
-        read_adapter(Path(path), config, decoder.norm.weight.dtype)
-        for path in (adapters or {}).values()
-    ]
-    whole = memory_of(decoder, **limits) + adapters_memory(own)
+    given, limits = _given(files, **options)
+    config = replace(files.config, cache_dtype=given["cache_dtype"])
+    quantize, packed = given["quantization"], given["packed"] or {}
+    decoder = decoder_of(config, packed_as(quantize, packed), quantize)
+    dtype = decoder.norm.weight.dtype
+    loras = [read_adapter(Path(path), config, dtype) for path in (adapters or {}).values()]
+    whole = memory_of(decoder, **limits) + adapters_memory(loras)
     if draft is not None:
         most = min(limits["context"], open_model(draft).config.positions)
-        whole += memory_needed(draft, target=target, context=most, sequences=sequences)
+        own = {"target": given["target"], "sequences": limits["sequences"]}
+        whole += memory_needed(draft, context=most, **own)
     return whole
 
 
 def _given(
     files: ModelFiles,
-    quantize: str | None,
-    target: str | None,
-    context: int | None,
-    sequences: int,
-    cache_dtype: str | None,
+    quantize: str | None = None,
+    target: str | None = None,
+    context: int | None = None,
+    sequences: int = 8,
+    cache_dtype: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a compiled decoder for those of `load`, and the limits of its cache."""
     if context is None:
@@ -428,14 +416,11 @@ class LanguageModel:
 
     def _encoded(self, text: str, **options: Any) -> list[int]:
         """The tokens of a text that is not longer than any that fits the context."""
-        context = self.decoder.context
-        if len(text) > context * _CHARACTERS:
-            most = context * max(_CHARACTERS, self.tokenizer.longest)
-            if len(text) > most:
-                raise ContextError(
-                    f"the prompt has {len(text)} characters: a sequence has at most {context} "
-                    f"tokens, which have at most {most}"
-                )
+        if self.tokenizer.is_too_long(len(text), self.decoder.context):
+            raise ContextError(
+                f"the prompt has {len(text)} characters, more than the {self.decoder.context} "
+                "tokens that a sequence has at most"
+            )
         return self.tokenizer.encode(text, **options)
 
     def start(
@@ -494,10 +479,11 @@ class LanguageModel:
             if type(token) is not int or not 0 <= token < words:
                 raise ParameterError.of("stop_token_ids", token, f"tokens from 0 to {words - 1}")
             ends.add(token)
+        lookup = self.lookup if lookup is None else lookup
         # It only enters a queue, which needs no turn.
         request = self.engine.add(
             *(tokens, chosen, max_tokens, ends, logprobs, form, self._adapter, self._hooks),
-            lookup=self.lookup if lookup is None else _lookup(lookup),
+            lookup=integer_of("lookup", lookup, 0, MOST_LOOKED_UP),
             draft=self.draft if draft is None else self._draft_of(draft),
         )
         return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
