@@ -11,6 +11,7 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -510,11 +511,6 @@ def _bytes(text: str) -> int:
     return int(float(found[1]) * unit)
 
 
-def _positive(text: str) -> int:
-    """The positive integer that `text` writes."""
-    return _number(text, least=1)
-
-
 def _threads(text: str) -> int:
     """The number of threads that `text` writes."""
     from relaxpy.exec.runtime.threads import MOST_THREADS
@@ -534,6 +530,9 @@ def _number(text: str, least: int = 0, most: int | None = None) -> int:
         limits = f"from {least}" if most is None else f"from {least} to {most}"
         raise ArgumentTypeError(f"expected an integer {limits}, found {text!r:.60}")
     return int(text)
+
+
+_positive = partial(_number, least=1)
 
 
 def _float(text: str) -> float:

@@ -599,8 +599,7 @@ class LanguageModel:
         is_web = out.suffix.lower() == ".wasm"
         if page and not is_web:
             raise ParameterError.of("page", page, "False, as only a .wasm has one")
-        if type(sequences) is not int or sequences < 1:
-            raise ParameterError.of("sequences", sequences, "a positive integer")
+        integer_of("sequences", sequences, 1)
         if page and sequences > 1:
             raise ParameterError.of("sequences", sequences, "1, as a page has one conversation")
         if tokens and is_web:

@@ -23,7 +23,7 @@ from relaxpy.plugins.llm.answer_parts import (
     chosen_tools,
     tools_of,
 )
-from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError
+from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, integer_of
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.cross_encoder import CrossEncoder
 from relaxpy.plugins.llm.language_model import LanguageModel
@@ -91,6 +91,13 @@ def error_of(error: Exception) -> ApiError:
     if isinstance(error, RecursionError):
         return ApiError(400, "the body is nested too deeply")
     return ApiError(500, f"the request failed: {type(error).__name__}: {error}")
+
+
+def _error_of_field(name: str, error: ModelError) -> ApiError:
+    """The answer for an error about a field, unless it names another one."""
+    found = error_of(error)
+    found.param = found.param or name
+    return found
 
 
 @dataclass(frozen=True)
@@ -192,7 +199,7 @@ _VARIABLES: Final = ("chat_template_kwargs", "enable_thinking", "reasoning_effor
 _PROMPTS: Final = {"messages", "prompt", "input"}
 
 
-def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
+def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
     """The contents of a request with these fields for a model.
 
     Errors:
@@ -202,7 +209,7 @@ def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_token
     prompt_name = "messages" if kind == "chat" else "prompt"
     known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS, "structured_outputs"}
     known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else {*_COMPLETIONS}
-    fields, ignored = given, _ignored(given, known)
+    ignored = _ignored(fields, known)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
     form = _form(fields)
@@ -215,15 +222,15 @@ def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_token
         prompts = [tokens]
     else:
         prompts = _prompts(fields[prompt_name], model)
-    choices = _taken(fields, "n", int, 1, _MOST_CHOICES)
-    best_of = _taken(fields, "best_of", int, 1, _MOST_CHOICES) if "best_of" in fields else choices
-    kept, choices, stream = choices, best_of, _taken(fields, "stream", bool, False)
-    if best_of < kept or (best_of > kept and stream):
-        raise ParameterError.of("best_of", best_of, "at least n, which it is for streams")
+    kept = _count(fields, "n", 1, 1, _MOST_CHOICES)
+    choices = _count(fields, "best_of", kept, 1, _MOST_CHOICES)
+    stream = _taken(fields, "stream", bool, False)
+    if choices < kept or (choices > kept and stream):
+        raise ParameterError.of("best_of", choices, "at least n, which it is for streams")
     if choices * len(prompts) > _MOST_CHOICES:
         raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
     options: dict[str, Any] = {
-        name: fields[given] for given, name in _SAMPLING.items() if given in fields
+        own: fields[name] for name, own in _SAMPLING.items() if name in fields
     }
     options.setdefault("temperature", 1.0)
     if isinstance(stop := options.get("stop"), list):
@@ -241,7 +248,7 @@ def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_token
     if form or has_to:
         options["form"] = _compiled(form, model, layout, tools)
     top = _logprobs(kind, fields)
-    options["logprobs"] = 0 if top is None and best_of > kept else top  # by which it is the best
+    options["logprobs"] = 0 if top is None and choices > kept else top  # by which it is the best
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
     stream_options = _taken(fields, "stream_options", dict, {})
     return Asked(
@@ -304,7 +311,7 @@ def asked_embeddings(
     if encoding not in ("float", "base64"):
         raise ParameterError.of("encoding_format", encoding, "float or base64")
     width = model.decoder.config.width
-    dimensions = _taken(fields, "dimensions", int, 1, width) if "dimensions" in fields else width
+    dimensions = _count(fields, "dimensions", width, 1, width)
     return prompts, encoding == "base64", dimensions, ignored
 
 
@@ -359,14 +366,14 @@ def asked_reranking(fields: Mapping[str, Any], model: LanguageModel | CrossEncod
         raise ParameterError.of("query", query, "a text")
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ParameterError.of("documents", given, "texts")
-    most = _taken(fields, "top_n", int, 1, 1 << 31) if "top_n" in fields else len(texts)
+    most = _count(fields, "top_n", len(texts), 1, 1 << 31)
     inputs: Sequence[Any]
     if isinstance(model, CrossEncoder):
         _check_count(texts, "documents", _MOST_INPUTS)
         try:
             inputs = model.pairs(query, texts)
-        except ContextError as error:
-            raise ApiError(400, f"{error}", param="documents", code=_TOO_LONG) from None
+        except ModelError as error:
+            raise _error_of_field("documents", error) from None
     else:
         own = _prompts(query, model, "query")
         inputs = [*own, *_prompts(texts, model, "documents", _MOST_INPUTS)]
@@ -451,16 +458,17 @@ def fields_of(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _taken(
-    fields: Mapping[str, Any], name: str, kind: type, default: Any, most: int | None = None
-) -> Any:
-    """A field. Errors: ParameterError if it is of another type, or not a number up to `most`."""
+def _taken(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
+    """A field. Errors: ParameterError if it is of another type."""
     value: Any = fields.get(name, default)
-    is_right = type(value) is kind
-    if not is_right or (most is not None and not default <= value <= most):
-        expected = _TYPES[kind] if most is None else f"an integer from {default} to {most}"
-        raise ParameterError.of(name, value, expected)
+    if type(value) is not kind:
+        raise ParameterError.of(name, value, _TYPES[kind])
     return value
+
+
+def _count(fields: Mapping[str, Any], name: str, default: Any, least: int, most: int) -> Any:
+    """An integer field, or the default. Errors: ParameterError if it is not within these."""
+    return integer_of(name, fields[name], least, most) if name in fields else default
 
 
 _TYPES: Final = {bool: "true or false", dict: "an object", list: "a list"}
@@ -549,12 +557,8 @@ def _conversation(
             return tokens, None
         names = frozenset(tool.name for tool in tools)
         return tokens, Layout(thoughts, style, names, 1 << 30 if several else 1)
-    except ParameterError:
-        raise
-    except ContextError as error:
-        raise ApiError(400, f"{error}", param="messages", code=_TOO_LONG) from None
     except ModelError as error:
-        raise ApiError(400, str(error), param="messages") from None
+        raise _error_of_field("messages", error) from None
 
 
 def _check_count(listed: Sequence[Any], name: str, most: int) -> None:
@@ -595,8 +599,8 @@ def _bias(fields: Mapping[str, Any]) -> dict[int, Any]:
 def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
     """Of how many tokens logprobs are returned; None for no logprobs."""
     if kind == "text":
-        return _taken(fields, "logprobs", int, 0, _MOST_LOGPROBS) if "logprobs" in fields else None
-    top: int = _taken(fields, "top_logprobs", int, 0, _MOST_LOGPROBS)
+        return _count(fields, "logprobs", None, 0, _MOST_LOGPROBS)
+    top: int = _count(fields, "top_logprobs", 0, 0, _MOST_LOGPROBS)
     return top if _taken(fields, "logprobs", bool, False) else None
 
 

@@ -440,17 +440,15 @@ class _Server:
     ) -> tuple[list[Any], int]:
         """Embeddings or scores, computed between the steps of the engine, and the tokens."""
         self._note(ignored)
-        found = []
         model = lease.model
         compute = model.score if isinstance(model, CrossEncoder) else model.embed
-        left = asyncio.ensure_future(_left(request.receive))
+
+        async def results() -> list[Any]:
+            return [await lease.worker.call(partial(compute, tokens)) for tokens in inputs]
+
         try:
-            for tokens in inputs:
-                if left.done():
-                    raise ApiError(499, "the client has left")
-                found.append(await lease.worker.call(partial(compute, tokens)))
+            found = await _unless_left(request, results())
         finally:
-            left.cancel()
             lease.release()
         count = sum(map(len, inputs))
         self.tokens["prompt"] += count

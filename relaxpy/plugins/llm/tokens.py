@@ -280,10 +280,9 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
         )
     _refuse_others(meta)
     words = meta.texts("tokenizer.ggml.tokens")
-    kinds = meta.values.get("tokenizer.ggml.token_type")
-    kinds = [_NORMAL] * len(words) if kinds is None else meta.numbers(
-        "tokenizer.ggml.token_type", len(words)
-    ).tolist()  # fmt: skip
+    name, kinds = "tokenizer.ggml.token_type", [_NORMAL] * len(words)
+    if meta.values.get(name) is not None:
+        kinds = meta.numbers(name, len(words)).tolist()
     try:
         with failures_as_errors("its tokens contradict each other"):
             own = makers[kind](meta, words, kinds)
