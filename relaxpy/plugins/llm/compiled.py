@@ -106,7 +106,7 @@ class CompiledDecoder:
         decoder = self._decoder
         methods = (*_STEPS, "create_cache")
         self.program = self._program(decoder, decoder.specification(*methods), methods)
-        self._programs = {(_STEPS, (), False): self.program}
+        self._programs: dict[Any, Any] = {(_STEPS, (), False): self.program}
         """Programs by their methods, the kinds of adapted layers, and whether there are hooks."""
         self.params = tuple(self.values[name] for name, _ in decoder.named_parameters())
         self.target: str = self.program.target
@@ -165,10 +165,10 @@ class CompiledDecoder:
         own = [*dict.fromkeys(adapter for adapter in adapters if adapter is not None)]
         found = self._alone.get(own[0]) if len(own) == 1 else self._together
         if found is None or not found.adapters.has(own):
-            adapters = AdapterSet(own)
-            decoder = self._decoder_with(adapters.kinds)
-            values = {**self.values, **adapters.values(decoder.layers, self.dtype)}
-            found = _Adapting(adapters, tuple(values[name] for name in decoder.names()))
+            together = AdapterSet(own)
+            decoder = self._decoder_with(together.kinds)
+            values = {**self.values, **together.values(decoder.layers, self.dtype)}
+            found = _Adapting(together, tuple(values[name] for name in decoder.names()))
             if len(own) == 1:
                 self._alone[own[0]] = found
             else:

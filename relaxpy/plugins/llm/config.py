@@ -448,14 +448,13 @@ def _llama_like(raw: _Entries) -> Config:
     is_gemma = family.startswith("gemma")
     raw.expect("attention_bias", False)
     raw.expect("mlp_bias", False)
-    if family.startswith("gemma"):  # embeddings that see what follows
-        raw.expect("use_bidirectional_attention", False)
-    if family.startswith("gemma") and family != "gemma":
+    if is_gemma:
+        raw.expect("use_bidirectional_attention", False)  # embeddings that see what follows
+        differences["embedding_scale"] = width**0.5
+    if is_gemma and family != "gemma":
         raw.expect("hidden_activation", *_GELU)
     else:
         raw.expect("hidden_act", *(("gelu", *_GELU) if is_gemma else ("silu", "swish")))
-    if is_gemma:
-        differences["embedding_scale"] = width**0.5
     if family in {"gemma2", "gemma3_text"}:
         differences["score_scale"] = raw.number("query_pre_attn_scalar", 256) ** -0.5
         standard = (50.0, 30.0) if family == "gemma2" else (None, None)

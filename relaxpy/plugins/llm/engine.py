@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -258,7 +257,7 @@ class Engine:
         parts = self._parts()
         for part in parts:
             try:
-                self._read([part])
+                self._read([part], {})
             except Exception as own:  # the request ends with it, the others go on
                 part[0].error = own
                 self.remove(part[0])
@@ -290,9 +289,7 @@ class Engine:
         self.kept.append(_Prefix(request.sequence, tokens, _number(request)))
 
     def _read(
-        self,
-        parts: Sequence[tuple[Request, int]],
-        guesses: Mapping[Request, Sequence[int]] = MappingProxyType({}),
+        self, parts: Sequence[tuple[Request, int]], guesses: Mapping[Request, Sequence[int]]
     ) -> None:
         """Read so many tokens of each request, and the scores of those that are read to the end.
 

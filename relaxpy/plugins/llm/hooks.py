@@ -18,6 +18,7 @@ from relaxpy.plugins.llm.config import ModelError, shown
 from relaxpy.plugins.nn.core import current_builder
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn.llm.kv_cache import PagedKVCache
+from relaxpy.support.dataclass import dataclass
 
 Hook: TypeAlias = Callable[[Any], Any]
 Hooks: TypeAlias = tuple[tuple[int, Hook], ...]
@@ -28,15 +29,16 @@ _RUNNING: Final[dict[Any, HookCalls]] = {}
 """The calls of hooks by the program that runs over a cache."""
 
 
+@dataclass(frozen=True)
 class HookCalls:
     """The hooks of the sequences of one call of the model, with the counts of their rows.
 
     A sequence whose hook fails goes on without hooks; its error is in `errors`, by its place.
     """
 
-    def __init__(self, hooks: Sequence[Hooks], counts: Sequence[int]) -> None:
-        self.hooks, self.counts = hooks, counts
-        self.errors: dict[int, Exception] = {}
+    hooks: Sequence[Hooks]
+    counts: Sequence[int]
+    errors: dict[int, Exception]
 
     def change(self, layer: int, states: Any) -> None:
         """Let the hooks of a layer read or change the states."""
@@ -75,7 +77,7 @@ def with_hooks(
     """The result of a call of a program over a cache, and the errors of hooks by their places."""
     if not any(hooks):
         return call(), {}
-    calls = _RUNNING[cache] = HookCalls(hooks, counts)
+    calls = _RUNNING[cache] = HookCalls(hooks, counts, {})
     try:
         return call(), calls.errors
     finally:

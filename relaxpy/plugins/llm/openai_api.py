@@ -9,7 +9,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -32,6 +32,7 @@ from relaxpy.plugins.llm.worker import Piece
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.missing import nearest
 
+_T = TypeVar("_T")
 Kind: TypeAlias = Literal["chat", "text"]
 _MOST_CHOICES, _MOST_LOGPROBS = 16, 20
 _LEAST = -9999.0
@@ -466,7 +467,7 @@ def _taken(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> An
     return value
 
 
-def _count(fields: Mapping[str, Any], name: str, default: Any, least: int, most: int) -> Any:
+def _count(fields: Mapping[str, Any], name: str, default: _T, least: int, most: int) -> int | _T:
     """An integer field, or the default. Errors: ParameterError if it is not within these."""
     return integer_of(name, fields[name], least, most) if name in fields else default
 
@@ -600,7 +601,7 @@ def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
     """Of how many tokens logprobs are returned; None for no logprobs."""
     if kind == "text":
         return _count(fields, "logprobs", None, 0, _MOST_LOGPROBS)
-    top: int = _count(fields, "top_logprobs", 0, 0, _MOST_LOGPROBS)
+    top = _count(fields, "top_logprobs", 0, 0, _MOST_LOGPROBS)
     return top if _taken(fields, "logprobs", bool, False) else None
 
 
