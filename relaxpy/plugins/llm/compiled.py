@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -346,7 +345,7 @@ def memory_of(decoder: Any, sequences: int, tokens: int, context: int, page: int
     """The bytes of the weights of a decoder, and of the keys and values of its caches."""
     config: Config = decoder.config
     own = {id(p): p for _, p in decoder.named_parameters()}.values()
-    weights = sum(math.prod(map(int, p.shape)) * DataType(p.dtype).numpy().itemsize for p in own)
+    weights = sum(prod(map(int, p.shape)) * DataType(p.dtype).numpy().itemsize for p in own)
     dtype = DataType(config.cache_dtype or decoder.norm.weight.dtype).numpy()
     row = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
     pages = -(-tokens // page) + sequences + -(-context // page) + 1  # that of one sequence, too
