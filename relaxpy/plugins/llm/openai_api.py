@@ -180,7 +180,7 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
 Tools are supported in conversations.
 """
 _FORMS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("response_format", "json_schema", "guided_json"), "schema"),
+    **dict.fromkeys(("json_schema", "guided_json"), "schema"),
     **dict.fromkeys(("grammar", "guided_grammar"), "grammar"),
     "guided_regex": "regex",
     "guided_choice": "choice",
@@ -190,6 +190,7 @@ _STRUCTURED: Final = {"json": "schema", "regex": "regex", "choice": "choice", "g
 """The same of the entries of the field `structured_outputs`."""
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
 _OWN: Final = {
+    *("response_format", "structured_outputs"),
     *("model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs", "top_logprobs"),
     *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos", "keep_alive"),
 }
@@ -208,7 +209,7 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
         ModelError: the prompt or an option is not such.
     """
     prompt_name = "messages" if kind == "chat" else "prompt"
-    known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS, "structured_outputs"}
+    known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS}
     known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else {*_COMPLETIONS}
     ignored = _ignored(fields, known)
     if prompt_name not in fields:
@@ -481,26 +482,24 @@ def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
     Errors:
         ParameterError: there are several, or one is not such.
     """
-    found = [
-        (name, kind, fields[name]) for name, kind in _FORMS.items() if fields.get(name, "") != ""
-    ]
-    whole = fields.get("response_format")
-    match whole:
-        case None:
+    found: list[tuple[str, str, Any]] = []
+    match fields.get("response_format"):
+        case None | {"type": "text"}:
             pass
-        case {"type": "text"}:
-            del found[0]
-        case {"type": "json_object"}:
-            found[0] = (*found[0][:2], whole.get("schema", {"type": "object"}))
         case (
             {"type": "json_schema", "json_schema": {"schema": schema}}
-            | {"type": "json_schema", "schema": schema}  # of llama.cpp
+            | {"type": "json_schema" | "json_object", "schema": schema}  # of llama.cpp
         ):
-            found[0] = (*found[0][:2], schema)
-        case _:
+            found.append(("response_format", "schema", schema))
+        case {"type": "json_object"}:
+            found.append(("response_format", "schema", {"type": "object"}))
+        case other:
             own = '{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}}'
             expected = f"the type text or json_object, or {own}"
-            raise ParameterError.of("response_format", whole, expected)
+            raise ParameterError.of("response_format", other, expected)
+    for name, kind in _FORMS.items():
+        if fields.get(name, "") != "":
+            found.append((name, kind, fields[name]))
     for name, value in _taken(fields, "structured_outputs", dict, {}).items():
         if name not in _STRUCTURED:
             raise ParameterError.of("structured_outputs", name, f"one of {', '.join(_STRUCTURED)}")
