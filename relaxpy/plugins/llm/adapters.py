@@ -13,10 +13,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.plugins.llm.config import Config, ModelError, read_table
+from relaxpy.plugins.llm.config import Config, ModelError, is_number, read_table
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.gguf import joined, names_in_gguf
-from relaxpy.plugins.llm.sampling import is_number
 from relaxpy.plugins.llm.weight_names import names_of, sources_of
 from relaxpy.plugins.nn.modules import Linear
 from relaxpy.plugins.nn.quantization import Mutator, QuantizedLinear

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
-from operator import index
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,16 +72,25 @@ class ParameterError(ModelError):
         return cls(f"there is no option {param!r:.60}", param=param, hint=hint)
 
 
-def integer_of(name: str, value: object, least: int, most: int | None = None) -> int:
+def integer_of(name: str, value: Any, least: int, most: int | None = None) -> int:
     """The integer that an option is. Errors: ParameterError if it is none, or not within these."""
-    try:
-        number = least - 1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = least - 1
-    if number < least or (most is not None and number > most):
+    if not is_integer(value) or value < least or (most is not None and value > most):
         limits = f"from {least}" if most is None else f"from {least} to {most}"
         raise ParameterError.of(name, value, f"an integer {limits}")
-    return number
+    return int(value)
+
+
+def is_integer(value: Any) -> bool:
+    """True for an integer that is not a Boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """True for a finite number that is not a Boolean."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer that no float is near
+        return False
 
 
 @dataclass(frozen=True)
@@ -267,14 +276,6 @@ def unknown_architecture(
     )
 
 
-def _is_finite(value: Any) -> bool:
-    """True for a number of JSON that a float can be near."""
-    try:
-        return type(value) in {int, float} and math.isfinite(value)
-    except OverflowError:
-        return False
-
-
 _CHANGES: Final = re.compile(
     "attn|attention|rope|rotary|position|expert|moe|router|norm|scal|softcap|window|sliding|bias"
     "|activation|act_|_act|multiplier|mlp|residual|kv|lora|layer|hidden|logit|causal|cross|ssm"
@@ -381,7 +382,7 @@ class _Entries:
     def number(self, name: str, default: float | None = None) -> float:
         """A positive number. Errors: ModelError."""
         value = self.present(name, default)
-        if not _is_finite(value) or value <= 0:
+        if not is_number(value) or value <= 0:
             raise self.wrong(name, "a positive number")
         return float(value)
 
@@ -570,7 +571,7 @@ def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
         rope.raw = {**scaling, _ORIGINAL: original, _LONGEST: raw.count(_LONGEST)}
         for name in ("long_factor", "short_factor"):
             given = rope.present(name, None)
-            if not isinstance(given, list) or not all(_is_finite(n) and n > 0 for n in given):
+            if not isinstance(given, list) or not all(is_number(n) and n > 0 for n in given):
                 raise rope.wrong(name, "a list of positive numbers")
             factors[name] = given
     numbers: dict[str, Any] = {name: rope.number(name) for name in _SCALINGS[kind]}

@@ -17,6 +17,7 @@ from relaxpy.plugins.llm.config import (
     ModelError,
     check_factors,
     config_of,
+    is_number,
     unknown_architecture,
 )
 from relaxpy.plugins.llm.packed import Packed, PackedWeight
@@ -94,8 +95,7 @@ class _Described:
     def number(self, name: str) -> float | None:
         """A positive number, or None. Errors: ModelError."""
         found = self.value(name)
-        is_right = type(found) in {int, float} and found > 0 and math.isfinite(found)
-        if found is not None and not is_right:
+        if found is not None and not (is_number(found) and found > 0):
             raise self.wrong(name, found)
         return None if found is None else float(found)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from importlib.util import find_spec
-from numbers import Integral
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -21,7 +20,14 @@ from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.adapters import Adapter, AdapterSet, adapters_memory, read_adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder, decoder_of, memory_of
-from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, integer_of, shown
+from relaxpy.plugins.llm.config import (
+    ContextError,
+    ModelError,
+    ParameterError,
+    integer_of,
+    is_integer,
+    shown,
+)
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.drafts import MOST_LOOKED_UP, Draft, draft_of
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
@@ -257,11 +263,11 @@ class LanguageModel:
         self.decoder.prepare(self._adapter, hooked=True)
         return found
 
-    def _layer(self, layer: object) -> int:
+    def _layer(self, layer: Any) -> int:
         last = self.decoder.config.layers
-        if isinstance(layer, (bool, np.bool_)) or not isinstance(layer, Integral):
+        if not is_integer(layer):
             raise ModelError(f"a layer is an integer, found {shown(layer)}")
-        if not 0 <= int(layer) <= last:
+        if not 0 <= layer <= last:
             raise ModelError(f"the layers are 0, the embedding, to {last}, found {layer!s:.20}")
         return int(layer)
 
@@ -461,7 +467,7 @@ class LanguageModel:
             )
         if max_tokens is None:
             max_tokens = min(room, DEFAULT_MAX_TOKENS)
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, Integral) or max_tokens < 1:
+        if not is_integer(max_tokens) or max_tokens < 1:
             raise ParameterError.of("max_tokens", max_tokens, "a positive integer")
         if max_tokens > room:
             raise ContextError(

@@ -24,7 +24,7 @@ from relaxpy.plugins.llm.tokens import Tokenizer, failures_as_errors
 from relaxpy.support.dataclass import dataclass
 
 _T = TypeVar("_T")
-FORMS: Final = ("schema", "grammar", "regex", "choice")
+FORMS: Final[tuple[str, ...]] = ("schema", "grammar", "regex", "choice")
 """The options that ask for a form: a JSON schema, a grammar of llama.cpp, an expression, texts."""
 _LONGEST: Final = 64 * 1024
 """The most characters of a form."""
