@@ -25,6 +25,7 @@ from relaxpy.plugins.llm.config import (
     encoder_config_of,
     read_table,
 )
+from relaxpy.plugins.llm.decoders import activate
 from relaxpy.plugins.llm.files import folder_tokenizer
 from relaxpy.plugins.llm.hub import located
 from relaxpy.plugins.llm.tokens import Tokenizer
@@ -55,13 +56,9 @@ class Layer(nn.Module):
         q, k, v = (op.reshape(part, (1, rows, heads, self.config.width // heads)) for part in parts)
         mixed = op.scaled_dot_product_attention(q, k, v)
         x = self.attention_norm(x + self.out(op.reshape(mixed, (rows, self.config.width))))
-        found: nn.Tensor = self.norm(x + self.down(self._activated(self.up(x))))
+        hidden = activate(self.up(x), self.config.activation)
+        found: nn.Tensor = self.norm(x + self.down(hidden))
         return found
-
-    def _activated(self, x: nn.Tensor) -> nn.Tensor:
-        if self.config.activation == "relu":
-            return op.relu(x)
-        return op.gelu(x, approximate="tanh" if self.config.activation == "gelu_tanh" else None)
 
 
 class Encoder(nn.Module):

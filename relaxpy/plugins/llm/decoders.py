@@ -18,7 +18,9 @@ from relaxpy.relax.frontend.nn.llm.position_embedding import llama_rope_with_pos
 
 
 def activate(x: nn.Tensor, name: str) -> nn.Tensor:
-    return op.silu(x) if name == "silu" else op.gelu(x, approximate="tanh")
+    if name in ("silu", "relu"):
+        return op.silu(x) if name == "silu" else op.relu(x)
+    return op.gelu(x, approximate="tanh" if name == "gelu_tanh" else None)
 
 
 class Attention(nn.Module):
