@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from relaxpy.plugins.llm.config import ParameterError
@@ -210,23 +213,15 @@ def _size(node: Node, sizes: dict[str, int]) -> int:
 
 def _regular(rules: dict[str, Node]) -> set[str]:
     """The rules that refer to no rule that is recursive, and are not large when written out."""
-    missing = {name: set(_references(node)) for name, node in rules.items()}
+    order = TopologicalSorter({name: set(_references(node)) for name, node in rules.items()})
+    with suppress(CycleError):  # rules before those of cycles come nevertheless
+        order.prepare()
     sizes: dict[str, int] = {}
-    users: dict[str, list[str]] = {}
-    for name, used in missing.items():
-        for other in used:
-            users.setdefault(other, []).append(name)
-    ready = [name for name, used in missing.items() if not used]
-    while ready:
-        name = ready.pop()
-        size = _size(rules[name], sizes)
-        if size > _LARGEST:
-            continue
-        sizes[name] = size
-        for user in users.get(name, ()):
-            missing[user].discard(name)
-            if not missing[user]:
-                ready.append(user)
+    while ready := order.get_ready():
+        for name in ready:
+            if (size := _size(rules[name], sizes)) <= _LARGEST:
+                sizes[name] = size
+                order.done(name)
     return set(sizes)
 
 
@@ -252,16 +247,11 @@ class _Writer:
             case _, nodes:
                 if self._is_regular(node):
                     return " ".join(map(self.written, nodes))
-                found: list[str] = []
-                run: list[str] = []
-                for inner in [*nodes, None]:
-                    if inner is not None and self._is_regular(inner):
-                        run.append(self.written(inner))
-                        continue
-                    if run:
-                        self.terminals.append(f"X{len(self.terminals)}: {' '.join(run)}")
-                        found.append(f"X{len(self.terminals) - 1}")
-                        run = []
-                    if inner is not None:
-                        found.append(self.written(inner))
+                found = []
+                for is_regular, run in groupby(nodes, self._is_regular):
+                    text = " ".join(map(self.written, run))
+                    if is_regular:
+                        self.terminals.append(f"X{len(self.terminals)}: {text}")
+                        text = f"X{len(self.terminals) - 1}"
+                    found.append(text)
                 return " ".join(found)

@@ -129,9 +129,8 @@ class Sampling:
             is_kept = sums - shares[order] < self.top_p
             is_kept[0] = True
             kept = order[is_kept]
-            others = np.ones(len(shares), bool)
-            others[kept] = False
-            shares[others] = 0
+            others, shares = shares, np.zeros_like(shares)
+            shares[kept] = others[kept]
             shares /= shares.sum()
         if self.min_p:
             shares[shares < self.min_p * shares.max()] = 0
