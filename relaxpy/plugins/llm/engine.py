@@ -81,13 +81,15 @@ class Request:
 
     def choose(self) -> int:
         """The next token, by its scores. Errors: ModelError, and what else the choice raises."""
-        sampling, scores, form = self.sampling, self.scores[0], self.form
+        sampling, scores = self.sampling, self.scores[0]
         before = self.all_tokens if sampling.repetition_penalty != 1 else ()
         random = self.random if sampling.temperature else None
-        allowed = None if form is None else form.allowed()
-        token = sampling.choose(scores, before, random, self.tokens, allowed)
-        if form is not None:
-            form.add(token)
+        known = scores, before, random, self.tokens
+        if self.form is None:
+            token = sampling.choose(*known)
+        else:
+            token = sampling.choose(*known, self.form.allowed())
+            self.form.add(token)
         if self.top is not None:
             self.logprobs.append(logprobs_of(scores, token, self.top))
         return token
