@@ -11,6 +11,7 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -307,8 +308,7 @@ def serve(options: Namespace) -> int:
     from relaxpy.plugins.llm.server import KEY, require_packages, serve as run
 
     require_packages()  # before a model is loaded, which takes long
-    limits = {"sequences": options.parallel}
-    given = _options(options) | limits
+    given = _options(options) | {"sequences": options.parallel}
     with _extras():
         if options.draft is not None and options.download:
             open_model(options.draft, download=True)
@@ -332,13 +332,11 @@ def serve(options: Namespace) -> int:
         [place] = places
         if sizes[place.name] > models.memory:
             raise UsageError(models.too_large(place.name, sizes[place.name]))
-        if place.is_cross_encoder:
-            models.put(place.load())
-        else:
-            more = {"adapters": place.adapters} if place.adapters else {}
-            lm = load_model(options, place.path, name=place.name, **more, **limits)
-            lm.tokenizer  # noqa: B018  # a server without one has no texts
-            models.put(lm)
+        with _extras():
+            loaded = place.load()
+        for note in loaded.notes:
+            _note(note)
+        models.put(loaded)
     if options.host not in {"127.0.0.1", "localhost", "::1"} and not os.environ.get(KEY):
         _note(f"{options.host} may be reached by others: {KEY} is the key that they need")
 
@@ -510,11 +508,6 @@ def _bytes(text: str) -> int:
     return int(float(found[1]) * unit)
 
 
-def _positive(text: str) -> int:
-    """The positive integer that `text` writes."""
-    return _number(text, least=1)
-
-
 def _threads(text: str) -> int:
     """The number of threads that `text` writes."""
     from relaxpy.exec.runtime.threads import MOST_THREADS
@@ -534,6 +527,9 @@ def _number(text: str, least: int = 0, most: int | None = None) -> int:
         limits = f"from {least}" if most is None else f"from {least} to {most}"
         raise ArgumentTypeError(f"expected an integer {limits}, found {text!r:.60}")
     return int(text)
+
+
+_positive = partial(_number, least=1)
 
 
 def _float(text: str) -> float:

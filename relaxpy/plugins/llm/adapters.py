@@ -13,11 +13,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.plugins.llm.config import Config, ModelError, read_json
+from relaxpy.plugins.llm.config import Config, ModelError, is_number, read_table
 from relaxpy.plugins.llm.decoders import Decoder
-from relaxpy.plugins.llm.gguf import names_in_gguf
-from relaxpy.plugins.llm.sampling import is_number
-from relaxpy.plugins.llm.weight_names import names_of
+from relaxpy.plugins.llm.gguf import joined, names_in_gguf
+from relaxpy.plugins.llm.weight_names import names_of, sources_of
 from relaxpy.plugins.nn.modules import Linear
 from relaxpy.plugins.nn.quantization import Mutator, QuantizedLinear
 from relaxpy.plugins.weights.files import Header, Weights, open_weights, read_header
@@ -203,16 +202,10 @@ def read_adapter(path: Path, config: Config, dtype: str) -> Adapter:
     return Adapter(factors, rank)
 
 
-def _joined(*parts: Any) -> Any:
-    return np.concatenate(parts)
-
-
 def _of_folder(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """For each weight its tensors and how they are joined; their factors; and their scale."""
     file, weights = path / "adapter_config.json", path / "adapter_model.safetensors"
-    raw = read_json(file, "configuration of an adapter")
-    if not isinstance(raw, Mapping):
-        raise ModelError(f"{file} is not a table of names and values")
+    raw = read_table(file, "configuration of an adapter")
     if raw.get("peft_type", "LORA") != "LORA":
         raise ModelError(f"{file} has the peft_type {raw['peft_type']!r:.40}, expected LORA")
     for name in _REFUSED:
@@ -247,7 +240,7 @@ def _of_folder(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, An
         stem = found[1]
         pairs.setdefault(f"{stem}.weight", [None, None])["AB".index(found[2])] = array
     listed = names_of(config, [*pairs, *_embedding_of(pairs)])
-    names = {ours: (_listed(theirs), _joined) for ours, theirs in listed.items()}
+    names = {ours: (sources_of(theirs), joined) for ours, theirs in listed.items()}
     return names, _complete(pairs, weights), scale
 
 
@@ -280,11 +273,6 @@ def _of_gguf(path: Path, config: Config) -> tuple[dict[str, Any], dict[str, Any]
     names, _ = names_in_gguf(config, Header(header.metadata, stems))
     listed = {ours: theirs for ours, theirs in names.items() if isinstance(theirs, tuple)}
     return listed, _complete(pairs, path), lambda _, rank: alpha / rank if alpha else 1.0
-
-
-def _listed(theirs: Any) -> list[str]:
-    names = theirs[0] if isinstance(theirs, tuple) else theirs
-    return [names] if isinstance(names, str) else list(names)
 
 
 def _complete(pairs: Mapping[str, Sequence[Any]], path: Path) -> dict[str, Any]:

@@ -295,7 +295,7 @@ class Splitter:
             return [Part(kind, text)]
         held = len(self._text)
         if marks:  # spaces before a mark belong to no part
-            kept = max(_beginning(self._text, mark) for mark in marks)
+            kept = begun(self._text, marks)
             held = len(self._text[: len(self._text) - kept].rstrip())
         if not held:
             return None
@@ -326,7 +326,11 @@ class Splitter:
         return [Part("call", arguments, name) for name, arguments in calls]
 
 
-def _beginning(text: str, mark: str) -> int:
-    """The length of the longest end of a text that a mark begins with."""
-    longest = range(min(len(mark) - 1, len(text)), 0, -1)
-    return next((n for n in longest if text.endswith(mark[:n])), 0)
+def begun(text: str, marks: Iterable[str]) -> int:
+    """The length of the longest end of a text that one of some marks begins with."""
+
+    def length(mark: str) -> int:
+        longest = range(min(len(mark) - 1, len(text)), 0, -1)
+        return next((n for n in longest if text.endswith(mark[:n])), 0)
+
+    return max(map(length, marks), default=0)

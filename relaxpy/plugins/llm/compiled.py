@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from threading import get_ident
@@ -24,11 +23,11 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.group_quantization import as_quantization
 from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.plugins.llm.adapters import AdaptedDecoder, Adapter, AdapterSet, Kinds
-from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
+from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_table
 from relaxpy.plugins.llm.decoders import Decoder
-from relaxpy.plugins.llm.hooks import HookCalls, running
+from relaxpy.plugins.llm.hooks import Hooks, with_hooks
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
-from relaxpy.plugins.llm.weight_names import UNUSED, names_of
+from relaxpy.plugins.llm.weight_names import UNUSED, names_of, sources_of
 from relaxpy.plugins.nn.core import get_default_dtype
 from relaxpy.plugins.nn.quantization import quantize_model, rounded
 from relaxpy.plugins.weights.files import open_weights
@@ -37,7 +36,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _CACHE_DTYPES: Final = "float16", "bfloat16", "float32"
 """The datatypes of keys and values."""
-_STEPS: Final = "decode", "forward"
+_STEPS: Final[tuple[str, ...]] = "decode", "forward"
 """The methods that bring requests on."""
 
 
@@ -95,8 +94,6 @@ class CompiledDecoder:
         self._packed = packed_as(quantization, packed or {})
         self.quantization, self._target = quantization, target
         self._decoder: Any = decoder_of(config, self._packed, quantization)
-        self._programs: dict[Any, Any] = {}
-        """Programs with adapters or hooks, by their methods and the kinds of adapted layers."""
         self._thread: int | None = None
         """The thread in which a program runs, which may call hooks."""
         self._alone: WeakKeyDictionary[Adapter, _Adapting] = WeakKeyDictionary()
@@ -108,6 +105,8 @@ class CompiledDecoder:
         decoder = self._decoder
         methods = (*_STEPS, "create_cache")
         self.program = self._program(decoder, decoder.specification(*methods), methods)
+        self._programs: dict[Any, Any] = {(_STEPS, (), False): self.program}
+        """Programs by their methods, the kinds of adapted layers, and whether there are hooks."""
         self.params = tuple(self.values[name] for name, _ in decoder.named_parameters())
         self.target: str = self.program.target
         self.limits = [ShapeTuple([n]) for n in (sequences, tokens, chunk, page, 0)]
@@ -116,16 +115,18 @@ class CompiledDecoder:
     def from_folder(cls, folder: str | Path, **options: Any) -> CompiledDecoder:
         """The model of a Hugging Face folder. Errors: ModelError, or those of `load_weights`."""
         path = Path(folder) / "config.json"
-        return cls(config_of(read_json(path), str(path)), folder, **options)
+        return cls(config_of(read_table(path), str(path)), folder, **options)
 
     def _loaded(
         self, weights: Any, names: Mapping[str, Any], progress: bool | None
     ) -> Mapping[str, Any]:
         """The values of all parameters of the model, whose layers become those of these values."""
         plain = Decoder(self.config).state_dict()
-        own = {name: p for name, p in plain.items() if _layer(name) not in self._packed}
+        own = {
+            name: p for name, p in plain.items() if name.removesuffix(".weight") not in self._packed
+        }
         skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
-        ignored = [name for given in skipped for name in _listed(given)]
+        ignored = [name for given in skipped for name in sources_of(given)]
         values: Any = Values(weights, own, names, [*UNUSED, *ignored])
         packed: dict[str, Any] = {}
         for layer, weight in self._packed.items():
@@ -152,7 +153,7 @@ class CompiledDecoder:
     def prepare(self, adapter: Adapter | None, *, hooked: bool = False) -> None:
         """Compile the program that an adapter or hooks need, so that no batch waits for that."""
         kinds = AdapterSet([] if adapter is None else [adapter]).kinds
-        self._other_program(kinds, hooked, *_STEPS)
+        self._program_with(kinds, hooked, *_STEPS)
 
     def forget_adapters(self) -> None:
         """Free what several adapters together need; those that nobody refers to are free then."""
@@ -163,30 +164,26 @@ class CompiledDecoder:
         own = [*dict.fromkeys(adapter for adapter in adapters if adapter is not None)]
         found = self._alone.get(own[0]) if len(own) == 1 else self._together
         if found is None or not found.adapters.has(own):
-            found = self._new_adapting(AdapterSet(own))
+            together = AdapterSet(own)
+            decoder = self._decoder_with(together.kinds)
+            values = {**self.values, **together.values(decoder.layers, self.dtype)}
+            found = _Adapting(together, tuple(values[name] for name in decoder.names()))
             if len(own) == 1:
                 self._alone[own[0]] = found
             else:
                 self._together = found
         return found
 
-    def _new_adapting(self, adapters: AdapterSet) -> _Adapting:
-        decoder = self._adapted_decoder(adapters.kinds)
-        values = {**self.values, **adapters.values(decoder.layers, self.dtype)}
-        return _Adapting(adapters, tuple(values[name] for name in decoder.names()))
-
-    def _adapted_decoder(self, kinds: Kinds, *, hooked: bool = False) -> AdaptedDecoder:
+    def _decoder_with(self, kinds: Kinds, *, hooked: bool = False) -> Any:
+        """The decoder with adapters of some kinds of layers, or with hooks."""
         plain = decoder_of(self.config, self._packed, self.quantization, hooked=hooked)
-        return AdaptedDecoder(plain, kinds, self.dtype)
+        return AdaptedDecoder(plain, kinds, self.dtype) if kinds else plain
 
-    def _other_program(self, kinds: Kinds, hooked: bool, *methods: str) -> Any:
-        """The program of methods with adapters of some kinds of layers, or with hooks."""
+    def _program_with(self, kinds: Kinds, hooked: bool, *methods: str) -> Any:
+        """The program of methods of such a decoder."""
         key = methods, tuple(sorted(kinds)), hooked
         if key not in self._programs:
-            if kinds:
-                decoder: Any = self._adapted_decoder(kinds, hooked=hooked)
-            else:
-                decoder = decoder_of(self.config, self._packed, self.quantization, hooked=hooked)
+            decoder = self._decoder_with(kinds, hooked=hooked)
             self._programs[key] = self._program(decoder, decoder.specification(*methods), key)
         return self._programs[key]
 
@@ -258,78 +255,25 @@ class CompiledDecoder:
         cache: Any,
         sequences: Sequence[int],
         ids: Sequence[Sequence[int]],
-        rows: Sequence[int],
+        rows: Sequence[int] | None,
         adapters: Sequence[Adapter | None] = (),
-        calls: HookCalls | None = None,
+        hooks: Sequence[Hooks] = (),
+        errors: dict[int, Exception] | None = None,
     ) -> Any:
         """Append tokens to sequences; the scores, (len(rows), vocabulary), after some of them.
 
-        `rows` count through the tokens of all sequences; `adapters` are those of the sequences, and
-        `calls` has their hooks, and the errors of these afterwards. After another error sequences
-        are as before.
+        `rows` count through the tokens of all sequences; None asks for the states of all tokens
+        that the last layer sees, (tokens, width). `adapters` and `hooks` are those of the
+        sequences; the errors of hooks are added to `errors` by their places, or else raised. After
+        another error sequences are as before.
         """
-        program, name, args = self.prepared(ids, rows, adapters, hooked=calls is not None)
-        return self._append(cache, sequences, ids, lambda: program[name](*args(cache)), calls)
-
-    def prepared(
-        self,
-        ids: Sequence[Sequence[int]],
-        rows: Sequence[int],
-        adapters: Sequence[Adapter | None],
-        *,
-        hooked: bool,
-    ) -> tuple[Any, str, Callable[[Any], tuple[Any, ...]]]:
-        """The program and its function for tokens, and the arguments by the cache."""
-        flat = np.array([token for own in ids for token in own], np.int32)
-        last: tuple[Any, ...] = (np.array(rows, np.int32),)
-        name = "forward"
-        if len(flat) == 1 and len(rows) == 1:
-            name, last = "decode", ()
-        program, params = self.program, self.params
-        if any(adapters):
-            own = self._adapting(adapters)
-            program = self._other_program(own.adapters.kinds, hooked, *_STEPS)
-            last = (*last, own.adapters.mask(adapters, [*map(len, ids)], self.dtype))
-            params = own.params
-        elif hooked:
-            program = self._other_program(frozenset(), True, *_STEPS)
-        return program, name, lambda cache: (flat, *last, cache, params)
-
-    def states(
-        self,
-        cache: Any,
-        sequence: int,
-        ids: Sequence[int],
-        adapter: Adapter | None = None,
-        calls: HookCalls | None = None,
-    ) -> Any:
-        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
-        flat = np.array(ids, np.int32)
-        extra: list[Any] = []
-        if adapter is not None:
-            own = self._adapting([adapter])
-            program = self._other_program(own.adapters.kinds, calls is not None, "states")
-            params, extra = own.params, [own.adapters.mask([adapter], [len(ids)], self.dtype)]
-        else:
-            program = self._other_program(frozenset(), calls is not None, "states")
-            params = self.params
-        return self._append(
-            cache, [sequence], [ids], lambda: program["states"](flat, *extra, cache, params), calls
-        )
-
-    def _append(
-        self,
-        cache: Any,
-        sequences: Sequence[int],
-        ids: Sequence[Sequence[int]],
-        call: Callable[[], Any],
-        calls: HookCalls | None,
-    ) -> Any:
+        program, name, args = self.prepared(ids, rows, adapters, hooked=any(hooks))
         lengths = tuple(map(len, ids))
         self.state("begin_forward", cache, tuple(sequences), lengths)
         self._thread = get_ident()
         try:
-            found = running(cache, calls, call)
+            call = partial(program[name], *args(cache))
+            found, failed = with_hooks(cache, hooks, lengths, call)
         except BaseException:  # some layers may have no keys of these tokens
             self._thread = None
             self.state("end_forward", cache)
@@ -338,7 +282,47 @@ class CompiledDecoder:
             raise
         self._thread = None
         self.state("end_forward", cache)
+        if errors is not None:
+            errors |= failed
+        elif failed:
+            raise next(iter(failed.values()))
         return found
+
+    def states(
+        self,
+        cache: Any,
+        sequence: int,
+        ids: Sequence[int],
+        adapter: Adapter | None = None,
+        hooks: Hooks = (),
+    ) -> Any:
+        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
+        return self.run(cache, [sequence], [ids], None, [adapter], [hooks])
+
+    def prepared(
+        self,
+        ids: Sequence[Sequence[int]],
+        rows: Sequence[int] | None,
+        adapters: Sequence[Adapter | None],
+        *,
+        hooked: bool,
+    ) -> tuple[Any, str, Callable[[Any], tuple[Any, ...]]]:
+        """The program and its function for tokens, and the arguments by the cache."""
+        flat = np.array([token for own in ids for token in own], np.int32)
+        last: tuple[Any, ...] = ()
+        name, methods = "decode", _STEPS
+        if rows is None:
+            name, methods = "states", ("states",)
+        elif not len(flat) == len(rows) == 1:
+            name, last = "forward", (np.array(rows, np.int32),)
+        kinds: Kinds = frozenset()
+        params = self.params
+        if any(adapters):
+            own = self._adapting(adapters)
+            kinds, params = own.adapters.kinds, own.params
+            last = (*last, own.adapters.mask(adapters, [*map(len, ids)], self.dtype))
+        program = self._program_with(kinds, hooked, *methods)
+        return program, name, lambda cache: (flat, *last, cache, params)
 
 
 @dataclass(frozen=True)
@@ -361,20 +345,8 @@ def memory_of(decoder: Any, sequences: int, tokens: int, context: int, page: int
     """The bytes of the weights of a decoder, and of the keys and values of its caches."""
     config: Config = decoder.config
     own = {id(p): p for _, p in decoder.named_parameters()}.values()
-    weights = sum(math.prod(map(int, p.shape)) * DataType(p.dtype).numpy().itemsize for p in own)
+    weights = sum(prod(map(int, p.shape)) * DataType(p.dtype).numpy().itemsize for p in own)
     dtype = DataType(config.cache_dtype or decoder.norm.weight.dtype).numpy()
     row = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
     pages = -(-tokens // page) + sequences + -(-context // page) + 1  # that of one sequence, too
     return weights + pages * page * row
-
-
-def _layer(name: str) -> str:
-    """The layer of a parameter that may be packed; other parameters are not in one."""
-    return name.removesuffix(".weight") if name.endswith(".weight") else name
-
-
-def _listed(origin: Any) -> list[str]:
-    """The tensors that an entry of a table of names consists of."""
-    if isinstance(origin, tuple):
-        origin = origin[0]
-    return [origin] if isinstance(origin, str) else list(origin)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,23 +55,42 @@ class ContextError(ModelError):
 class ParameterError(ModelError):
     """An option of a request that has no such value; `param` is its name."""
 
-    param: str
+    def __init__(self, message: Any = "", *, param: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.param = param
 
     @classmethod
     def of(cls, param: str, value: object, expected: str) -> ParameterError:
         """The error that an option has this value."""
-        error = cls(f"{param} cannot be {shown(value)}, expected {expected}")
-        error.param = param
-        return error
+        return cls(f"{param} cannot be {shown(value)}, expected {expected}", param=param)
 
     @classmethod
     def unknown(cls, param: str, known: Sequence[str]) -> ParameterError:
         """The error of an option that does not exist."""
         near = nearest(param, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"options are {', '.join(known)}"
-        error = cls(f"there is no option {param!r:.60}", hint=hint)
-        error.param = param
-        return error
+        return cls(f"there is no option {param!r:.60}", param=param, hint=hint)
+
+
+def integer_of(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """The integer that an option is. Errors: ParameterError if it is none, or not within these."""
+    if not is_integer(value) or value < least or (most is not None and value > most):
+        limits = f"from {least}" if most is None else f"from {least} to {most}"
+        raise ParameterError.of(name, value, f"an integer {limits}")
+    return int(value)
+
+
+def is_integer(value: Any) -> bool:
+    """True for an integer that is not a Boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """True for a finite number that is not a Boolean."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer that no float is near
+        return False
 
 
 @dataclass(frozen=True)
@@ -162,28 +182,36 @@ class EncoderConfig:
     """A name of `_ACTIVATIONS`."""
 
 
-def read_json(path: Path, what: str = "configuration") -> Any:
-    """The value in a file. Errors: ModelError if there is none, or it is not JSON."""
+def read_text(path: Path, what: str) -> str:
+    """The text of a file. Errors: ModelError if there is none, or it is too large or not UTF-8."""
     try:
         if path.stat().st_size > LARGEST:
             raise ModelError(f"{path} has more than {LARGEST >> 20} MB, which no {what} has")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
         raise ModelError(f"there is no {what}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} is not a text: {error}") from None
+
+
+def read_table(path: Path, what: str = "configuration") -> Mapping[str, Any]:
+    """The table in a file of JSON. Errors: ModelError if there is none."""
+    text = read_text(path, what)
+    try:
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, ModelError):
-            raise
         raise ModelError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, Mapping):
+        raise ModelError(f"{path} is not a table of names and values")
+    return found
 
 
-def config_of(raw: Any, source: str = "the configuration") -> Config:
+def config_of(raw: Mapping[str, Any], source: str = "the configuration") -> Config:
     """The configuration that the entries of a `config.json` describe.
 
     Errors:
         ModelError: entries are missing or wrong, or the architecture is not one of `FAMILIES`.
     """
-    if not isinstance(raw, Mapping):
-        raise ModelError(f"{source} is not a table of names and values")
     family = raw.get("model_type")
     _refuse_quantized(raw, source)
     if family == "gemma3" and isinstance(raw.get("text_config"), Mapping):
@@ -246,14 +274,6 @@ def unknown_architecture(
     return ModelError(
         f"{source} is of the architecture {name!r:.60}, expected one of {expected}", hint=hint
     )
-
-
-def _is_finite(value: Any) -> bool:
-    """True for a number of JSON that a float can be near."""
-    try:
-        return type(value) in {int, float} and math.isfinite(value)
-    except OverflowError:
-        return False
 
 
 _CHANGES: Final = re.compile(
@@ -362,7 +382,7 @@ class _Entries:
     def number(self, name: str, default: float | None = None) -> float:
         """A positive number. Errors: ModelError."""
         value = self.present(name, default)
-        if not _is_finite(value) or value <= 0:
+        if not is_number(value) or value <= 0:
             raise self.wrong(name, "a positive number")
         return float(value)
 
@@ -429,14 +449,13 @@ def _llama_like(raw: _Entries) -> Config:
     is_gemma = family.startswith("gemma")
     raw.expect("attention_bias", False)
     raw.expect("mlp_bias", False)
-    if family.startswith("gemma"):  # embeddings that see what follows
-        raw.expect("use_bidirectional_attention", False)
-    if family.startswith("gemma") and family != "gemma":
+    if is_gemma:
+        raw.expect("use_bidirectional_attention", False)  # embeddings that see what follows
+        differences["embedding_scale"] = width**0.5
+    if is_gemma and family != "gemma":
         raw.expect("hidden_activation", *_GELU)
     else:
         raw.expect("hidden_act", *(("gelu", *_GELU) if is_gemma else ("silu", "swish")))
-    if is_gemma:
-        differences["embedding_scale"] = width**0.5
     if family in {"gemma2", "gemma3_text"}:
         differences["score_scale"] = raw.number("query_pre_attn_scalar", 256) ** -0.5
         standard = (50.0, 30.0) if family == "gemma2" else (None, None)
@@ -552,7 +571,7 @@ def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
         rope.raw = {**scaling, _ORIGINAL: original, _LONGEST: raw.count(_LONGEST)}
         for name in ("long_factor", "short_factor"):
             given = rope.present(name, None)
-            if not isinstance(given, list) or not all(_is_finite(n) and n > 0 for n in given):
+            if not isinstance(given, list) or not all(is_number(n) and n > 0 for n in given):
                 raise rope.wrong(name, "a list of positive numbers")
             factors[name] = given
     numbers: dict[str, Any] = {name: rope.number(name) for name in _SCALINGS[kind]}
@@ -623,15 +642,13 @@ ENCODERS: Final = ("bert", "roberta", "xlm-roberta")
 _ACTIVATIONS: Final = {"gelu": "gelu", **dict.fromkeys(_GELU, "gelu_tanh"), "relu": "relu"}
 
 
-def encoder_config_of(raw: Any, source: str = "the configuration") -> EncoderConfig:
+def encoder_config_of(raw: Mapping[str, Any], source: str = "the configuration") -> EncoderConfig:
     """The configuration of an encoder with one score, of the entries of a `config.json`.
 
     Errors:
         ModelError: entries are missing or wrong, there is not one score, or the architecture is not
             one of `ENCODERS`.
     """
-    if not isinstance(raw, Mapping):
-        raise ModelError(f"{source} is not a table of names and values")
     family = raw.get("model_type")
     if not isinstance(family, str) or family not in ENCODERS:
         raise unknown_architecture(family, ENCODERS, source, "others give no score here")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from relaxpy.plugins.llm.answer_parts import begun
 from relaxpy.plugins.llm.config import ParameterError
 from relaxpy.plugins.llm.engine import Request
 from relaxpy.plugins.llm.tokens import TextStream, Tokenizer
@@ -56,7 +57,7 @@ class Continuation:
                 self._held, self.reason = "", "stop"
                 return text[:end]
         if not request.done:
-            kept = len(text) - self._beginning(text)
+            kept = len(text) - begun(text, self.stop)
             self._held = text[kept:]
             return text[:kept]
         text += self._stream.end()
@@ -72,15 +73,6 @@ class Continuation:
     def _stop_in(self, text: str) -> int | None:
         found = [place for stop in self.stop if (place := text.find(stop)) >= 0]
         return min(found, default=None)
-
-    def _beginning(self, text: str) -> int:
-        """The length of the longest end of a text that a stop text begins with."""
-
-        def beginning(stop: str) -> int:
-            longest = range(min(len(stop) - 1, len(text)), 0, -1)
-            return next((n for n in longest if text.endswith(stop[:n])), 0)
-
-        return max(map(beginning, self.stop), default=0)
 
 
 def stop_texts(stop: object) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -23,8 +23,9 @@ from relaxpy.plugins.llm.config import (
     ModelError,
     ParameterError,
     encoder_config_of,
-    read_json,
+    read_table,
 )
+from relaxpy.plugins.llm.decoders import activate
 from relaxpy.plugins.llm.files import folder_tokenizer
 from relaxpy.plugins.llm.hub import located
 from relaxpy.plugins.llm.tokens import Tokenizer
@@ -36,9 +37,6 @@ from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import op, spec
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
-
-_CHARACTERS: Final = 128
-"""The characters that any token may have; few vocabularies have a longer one."""
 
 
 class Layer(nn.Module):
@@ -58,13 +56,9 @@ class Layer(nn.Module):
         q, k, v = (op.reshape(part, (1, rows, heads, self.config.width // heads)) for part in parts)
         mixed = op.scaled_dot_product_attention(q, k, v)
         x = self.attention_norm(x + self.out(op.reshape(mixed, (rows, self.config.width))))
-        found: nn.Tensor = self.norm(x + self.down(self._activated(self.up(x))))
+        hidden = activate(self.up(x), self.config.activation)
+        found: nn.Tensor = self.norm(x + self.down(hidden))
         return found
-
-    def _activated(self, x: nn.Tensor) -> nn.Tensor:
-        if self.config.activation == "relu":
-            return op.relu(x)
-        return op.gelu(x, approximate="tanh" if self.config.activation == "gelu_tanh" else None)
 
 
 class Encoder(nn.Module):
@@ -133,8 +127,7 @@ _UNUSED: Final = ["*.position_ids", "roberta.pooler.*", "cls.*", "lm_head.*"]
 def is_cross_encoder(path: Path) -> bool:
     """True for the folder of an encoder."""
     with suppress(ModelError):
-        raw = read_json(path / "config.json")
-        return isinstance(raw, Mapping) and raw.get("model_type") in ENCODERS
+        return read_table(path / "config.json").get("model_type") in ENCODERS
     return False
 
 
@@ -218,7 +211,7 @@ class CrossEncoder:
         if not is_listed or not all(isinstance(text, str) for text in documents):
             raise ParameterError.of("documents", documents, "texts")
         most, longest = self.config.positions, max(map(len, documents), default=0)
-        if len(query) + longest > most * max(_CHARACTERS, self.tokenizer.longest):
+        if self.tokenizer.is_too_long(len(query) + longest, most):
             raise self._too_long(f"{len(query) + longest} characters")
         found = self.tokenizer.pairs([(query, document) for document in documents])
         if (longest := max(map(len, found), default=0)) > most:
@@ -262,6 +255,6 @@ def _encoder_of(path: Path, quantize: str | None) -> tuple[EncoderConfig, Any]:
     """The configuration of a folder, and the encoder with the layers that its weights need."""
     if not path.is_dir():
         raise ModelError(f"{str(path)!r} is no folder, which the model of a cross-encoder is")
-    config = encoder_config_of(read_json(path / "config.json"), str(path / "config.json"))
+    config = encoder_config_of(read_table(path / "config.json"), str(path / "config.json"))
     found: Any = Encoder(config)
     return config, found if quantize is None else quantize_model(found, quantize)

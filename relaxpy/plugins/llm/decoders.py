@@ -18,7 +18,9 @@ from relaxpy.relax.frontend.nn.llm.position_embedding import llama_rope_with_pos
 
 
 def activate(x: nn.Tensor, name: str) -> nn.Tensor:
-    return op.silu(x) if name == "silu" else op.gelu(x, approximate="tanh")
+    if name in ("silu", "relu"):
+        return op.silu(x) if name == "silu" else op.relu(x)
+    return op.gelu(x, approximate="tanh" if name == "gelu_tanh" else None)
 
 
 class Attention(nn.Module):
@@ -78,12 +80,8 @@ class Experts(nn.Module):
     """Gated MLPs of which every token takes those with the best scores, weighted by these."""
 
     def __init__(self, config: Config) -> None:
-        self.count, self.chosen, self.activation = (
-            config.experts,
-            config.chosen_experts,
-            config.activation,
-        )
-        self.sums_to_one = config.chosen_sum_to_one
+        self.count, self.chosen = config.experts, config.chosen_experts
+        self.activation, self.sums_to_one = config.activation, config.chosen_sum_to_one
         self.gate = nn.Linear(config.width, self.count, bias=False)
         self.gate_up = nn.Parameter((self.count, 2 * config.hidden, config.width))
         self.down = nn.Parameter((self.count, config.width, config.hidden))

@@ -8,16 +8,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from relaxpy.plugins.llm.adapters import Adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder
-from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.config import ModelError, integer_of
 from relaxpy.plugins.llm.drafts import MOST_DRAFTED, PAUSE, Draft, Lookup
-from relaxpy.plugins.llm.hooks import Hooks, hook_calls
+from relaxpy.plugins.llm.hooks import Hooks
 from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
 from relaxpy.plugins.llm.structured import Follower, Form
 
@@ -194,9 +193,8 @@ class Engine:
                 f"{len(tokens)} tokens and {max_tokens} more are too many: "
                 f"a sequence has at most {limit}"
             )
-        if logprobs is not None and not (type(logprobs) is int and 0 <= logprobs <= words):
-            raise ParameterError.of("logprobs", logprobs, f"an integer from 0 to {words}")
-        request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
+        top = None if logprobs is None else integer_of("logprobs", logprobs, 0, words)
+        request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=top)
         request.form = None if form is None else form.begin()
         request.adapter, request.hooks = adapter, hooks
         if not hooks:  # which would see wrong guesses
@@ -261,7 +259,7 @@ class Engine:
         parts = self._parts()
         for part in parts:
             try:
-                self._read([part])
+                self._read([part], {})
             except Exception as own:  # the request ends with it, the others go on
                 part[0].error = own
                 self.remove(part[0])
@@ -293,9 +291,7 @@ class Engine:
         self.kept.append(_Prefix(request.sequence, tokens, _number(request)))
 
     def _read(
-        self,
-        parts: Sequence[tuple[Request, int]],
-        guesses: Mapping[Request, Sequence[int]] = MappingProxyType({}),
+        self, parts: Sequence[tuple[Request, int]], guesses: Mapping[Request, Sequence[int]]
     ) -> None:
         """Read so many tokens of each request, and the scores of those that are read to the end.
 
@@ -310,10 +306,10 @@ class Engine:
         }
         adapters = [r.adapter for r, _ in parts]
         rows = [row for own in ready.values() for row in own]
-        calls = hook_calls([r.hooks for r, _ in parts], [*map(len, ids)])
-        known = (self.cache, [r.sequence for r, _ in parts], ids, rows)
-        others = (adapters, calls) if calls is not None or any(adapters) else ()
-        scores = self.model.run(*known, *others)
+        hooks = [r.hooks for r, _ in parts]
+        errors: dict[int, Exception] = {}
+        others = (adapters, hooks, errors) if any(adapters) or any(hooks) else ()
+        scores = self.model.run(self.cache, [r.sequence for r, _ in parts], ids, rows, *others)
         for request, count in parts:
             request.read += count
         start = 0
@@ -321,7 +317,7 @@ class Engine:
             request.guesses = guesses.get(request, ())
             request.scores = scores[start : start + len(own)]
             start += len(own)
-        for place, error in calls.errors.items() if calls is not None else ():
+        for place, error in errors.items():
             parts[place][0].error = error
             self.remove(parts[place][0])
 

@@ -129,11 +129,13 @@ class CacheInBuffers(PagedKVCache):
         q, *new = self._split(qkv)
         for number, part in enumerate(new):
             self._append(number, part, layer_id)
-        group = num_qo_heads // config.kv_heads
+        heads = config.kv_heads, num_qo_heads // config.kv_heads, config.head_dim
         slides = bool(config.sliding) and config.sliding[layer_id]
-        window = config.window if slides else None
-        grouped = q.reshape(rows, config.kv_heads, group, config.head_dim)
-        mixed = self._attend(grouped, layer_id, sm_scale, window)
+        options = {"window": config.window if slides else None, "score_cap": config.score_cap}
+        kernel, place = self._attention((*heads, q.dtype), layer_id, sm_scale, options)
+        args = [q.reshape(rows, *heads), *self.buffers, *place]
+        out = nn.Tensor.placeholder((rows, *heads), q.dtype)
+        mixed: nn.Tensor = op.tensor_ir_op(kernel, "attention", args, out)
         return mixed.reshape(rows, num_qo_heads, config.head_dim)
 
     def _append(self, number: int, part: nn.Tensor, layer: int) -> None:
@@ -147,17 +149,6 @@ class CacheInBuffers(PagedKVCache):
             kernel = clearing(self.sizes, part.dtype)
             buffer = op.tensor_ir_inplace_op(kernel, "clear", args, 0, buffer)
         self.buffers[number] = buffer
-
-    def _attend(self, q: nn.Tensor, layer: int, scale: float, window: int | None) -> nn.Tensor:
-        """The attention of queries (rows, kv heads, group, d)."""
-        config, dtype = self.config, q.dtype
-        heads = config.kv_heads, config.heads // config.kv_heads, config.head_dim
-        options = {"window": window, "score_cap": config.score_cap}
-        kernel, place = self._attention((*heads, dtype), layer, scale, options)
-        out = nn.Tensor.placeholder(q.shape, dtype)
-        args = [q, *self.buffers, *place]
-        found: nn.Tensor = op.tensor_ir_op(kernel, "attention", args, out)
-        return found
 
     def _attention(
         self, heads: tuple[int, int, int, str], layer: int, scale: float, options: dict[str, Any]

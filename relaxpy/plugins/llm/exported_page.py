@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relaxpy import __version__
@@ -13,6 +11,7 @@ from relaxpy.plugins.llm.exported_tokens import (
     NUMBERS_IN_ORDER,
     SECTIONS,
     SPACE,
+    filled,
     tables_of,
     turns_of,
 )
@@ -37,10 +36,4 @@ def page_of(lm: LanguageModel, name: str) -> dict[str, str]:
         "@NUMBERS@": json.dumps(NUMBERS_IN_ORDER),
         "@SPACE@": f"{ord(SPACE):x}",
     }
-    # The name may be that of another one: all are replaced at once.
-    pattern = re.compile("|".join(map(re.escape, texts)))
-    folder = Path(__file__).parent
-    return {
-        end: pattern.sub(lambda found: texts[found[0]], (folder / file).read_text("utf-8"))
-        for end, file in _SOURCES.items()
-    }
+    return {end: filled(file, texts) for end, file in _SOURCES.items()}

@@ -123,8 +123,13 @@ def header_of(prefix: str, limits: Mapping[str, int], about_turns: str = "") -> 
         "@NUMBERS_IN_ORDER@": ", ".join(f"{prefix}_N_{name}" for name in NUMBERS_IN_ORDER),
         "@CODES_IN_ORDER@": ", ".join(f"{prefix}_{name}" for name in CODES),
     }
-    pattern = re.compile("|".join(texts))
-    source = Path(__file__).with_name("tokens.h").read_text("utf-8")
+    return filled("tokens.h", texts)
+
+
+def filled(file: str, texts: Mapping[str, str]) -> str:
+    """A file of this folder with texts in place of others, which are all replaced at once."""
+    pattern = re.compile("|".join(map(re.escape, texts)))
+    source = Path(__file__).with_name(file).read_text("utf-8")
     return pattern.sub(lambda found: texts[found[0]], source)
 
 

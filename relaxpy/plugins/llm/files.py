@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from relaxpy.plugins.llm.config import LARGEST, Config, ModelError, config_of, read_json
+from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_table, read_text
 from relaxpy.plugins.llm.gguf import config_of_gguf, names_in_gguf, read_parts, widened
 from relaxpy.plugins.llm.hub import located
 from relaxpy.plugins.llm.packed import Packed
@@ -62,11 +62,10 @@ def ends_of_turns(config: Config, tokenizer: Tokenizer) -> tuple[int, ...]:
 
 def _open_folder(folder: Path) -> ModelFiles:
     path = folder / "config.json"
-    config = config_of(read_json(path), str(path))
+    config = config_of(read_table(path), str(path))
     generation = folder / "generation_config.json"
     if generation.exists():
-        raw = read_json(generation, "configuration of generation")
-        stop = raw.get("eos_token_id") if isinstance(raw, Mapping) else None
+        stop = read_table(generation, "configuration of generation").get("eos_token_id")
         listed = stop if isinstance(stop, list) else [stop]
         ints = [token for token in listed if type(token) is int]
         config = replace(config, stop=tuple({*config.stop, *ints}))
@@ -98,12 +97,7 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
 
 def _tokenizer_config(folder: Path) -> Mapping[str, Any]:
     path = folder / "tokenizer_config.json"
-    if not path.exists():
-        return {}
-    found = read_json(path, "configuration of a tokenizer")
-    if not isinstance(found, Mapping):
-        raise ModelError(f"{path} is not a table of names and values")
-    return found
+    return read_table(path, "configuration of a tokenizer") if path.exists() else {}
 
 
 def _special(described: Mapping[str, Any]) -> dict[str, str]:
@@ -120,12 +114,7 @@ def _template(folder: Path, described: Mapping[str, Any]) -> str | None:
     """The chat template: that of a file of its own, or the default of the configuration."""
     path = folder / "chat_template.jinja"
     if path.exists():
-        try:
-            if path.stat().st_size > LARGEST:
-                raise ModelError(f"{path} has more than {LARGEST >> 20} MB, which no template has")
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{path} is not a text: {error}") from None
+        return read_text(path, "template")
     found = described.get("chat_template")
     if isinstance(found, list):  # several by names
         named = [entry for entry in found if isinstance(entry, Mapping)]

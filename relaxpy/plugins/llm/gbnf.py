@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from relaxpy.plugins.llm.config import ParameterError
@@ -40,18 +43,13 @@ def lark_of_gbnf(text: str) -> str:
     regular = _regular(rules)
     others = [node for name, node in rules.items() if name not in regular]
     if sum(name not in regular for node in others for name in _references(node)) > _MOST_USES:
-        raise _refused(f"it has more than {_MOST_USES} uses of recursive or large rules")
+        message = f"grammar: it has more than {_MOST_USES} uses of recursive or large rules"
+        raise ParameterError(message, param="grammar")
     names = {name: f"{'T' if name in regular else 'r'}{k}" for k, name in enumerate(rules)}
     writer = _Writer(names, regular)
     lines = [f"start: {names['root']}"]
     lines += [f"{names[name]}: {writer.written(node)}" for name, node in rules.items()]
     return "\n".join([*lines, *writer.terminals])
-
-
-def _refused(message: str) -> ParameterError:
-    error = ParameterError(f"grammar: {message}")
-    error.param = "grammar"
-    return error
 
 
 class _Parser:
@@ -64,7 +62,8 @@ class _Parser:
     def _error(self, message: str, at: int | None = None) -> ParameterError:
         at = self.at if at is None else at
         line, before = self.text.count("\n", 0, at) + 1, self.text.rfind("\n", 0, at)
-        return _refused(f"line {line}, column {at - before}: {message}")
+        place = f"line {line}, column {at - before}"
+        return ParameterError(f"grammar: {place}: {message}", param="grammar")
 
     def _next(self, *, over_lines: bool = False) -> None:
         """Go to the next token that is not a space or, within groups, the end of a line."""
@@ -214,23 +213,15 @@ def _size(node: Node, sizes: dict[str, int]) -> int:
 
 def _regular(rules: dict[str, Node]) -> set[str]:
     """The rules that refer to no rule that is recursive, and are not large when written out."""
-    missing = {name: set(_references(node)) for name, node in rules.items()}
+    order = TopologicalSorter({name: set(_references(node)) for name, node in rules.items()})
+    with suppress(CycleError):  # rules before those of cycles come nevertheless
+        order.prepare()
     sizes: dict[str, int] = {}
-    users: dict[str, list[str]] = {}
-    for name, used in missing.items():
-        for other in used:
-            users.setdefault(other, []).append(name)
-    ready = [name for name, used in missing.items() if not used]
-    while ready:
-        name = ready.pop()
-        size = _size(rules[name], sizes)
-        if size > _LARGEST:
-            continue
-        sizes[name] = size
-        for user in users.get(name, ()):
-            missing[user].discard(name)
-            if not missing[user]:
-                ready.append(user)
+    while ready := order.get_ready():
+        for name in ready:
+            if (size := _size(rules[name], sizes)) <= _LARGEST:
+                sizes[name] = size
+                order.done(name)
     return set(sizes)
 
 
@@ -256,16 +247,11 @@ class _Writer:
             case _, nodes:
                 if self._is_regular(node):
                     return " ".join(map(self.written, nodes))
-                found: list[str] = []
-                run: list[str] = []
-                for inner in [*nodes, None]:
-                    if inner is not None and self._is_regular(inner):
-                        run.append(self.written(inner))
-                        continue
-                    if run:
-                        self.terminals.append(f"X{len(self.terminals)}: {' '.join(run)}")
-                        found.append(f"X{len(self.terminals) - 1}")
-                        run = []
-                    if inner is not None:
-                        found.append(self.written(inner))
+                found = []
+                for is_regular, run in groupby(nodes, self._is_regular):
+                    text = " ".join(map(self.written, run))
+                    if is_regular:
+                        self.terminals.append(f"X{len(self.terminals)}: {text}")
+                        text = f"X{len(self.terminals) - 1}"
+                    found.append(text)
                 return " ".join(found)

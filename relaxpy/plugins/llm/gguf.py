@@ -17,6 +17,7 @@ from relaxpy.plugins.llm.config import (
     ModelError,
     check_factors,
     config_of,
+    is_number,
     unknown_architecture,
 )
 from relaxpy.plugins.llm.packed import Packed, PackedWeight
@@ -94,8 +95,7 @@ class _Described:
     def number(self, name: str) -> float | None:
         """A positive number, or None. Errors: ModelError."""
         found = self.value(name)
-        is_right = type(found) in {int, float} and found > 0 and math.isfinite(found)
-        if found is not None and not is_right:
+        if found is not None and not (is_number(found) and found > 0):
             raise self.wrong(name, found)
         return None if found is None else float(found)
 
@@ -353,7 +353,7 @@ class _Files:
 
     def product(self, ours: str, *theirs: str, rows: Callable[..., Any] | None = None) -> None:
         """A weight, whose rows are those of one or several tensors."""
-        join = rows or _joined
+        join = rows or joined
         self.names[f"{ours}.weight"] = ([f"{name}.weight" for name in theirs], join)
         self.rows[ours] = join
         biases = [f"{name}.bias" for name in theirs]
@@ -416,7 +416,8 @@ def _layer(files: _Files, ours: str, theirs: str) -> None:
         files.product(f"{ours}.mlp.down", f"{theirs}.ffn_down")
 
 
-def _joined(*parts: Any) -> Any:
+def joined(*parts: Any) -> Any:
+    """The rows of tensors, one after another."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

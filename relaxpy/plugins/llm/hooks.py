@@ -18,6 +18,7 @@ from relaxpy.plugins.llm.config import ModelError, shown
 from relaxpy.plugins.nn.core import current_builder
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn.llm.kv_cache import PagedKVCache
+from relaxpy.support.dataclass import dataclass
 
 Hook: TypeAlias = Callable[[Any], Any]
 Hooks: TypeAlias = tuple[tuple[int, Hook], ...]
@@ -28,15 +29,16 @@ _RUNNING: Final[dict[Any, HookCalls]] = {}
 """The calls of hooks by the program that runs over a cache."""
 
 
+@dataclass(frozen=True)
 class HookCalls:
     """The hooks of the sequences of one call of the model, with the counts of their rows.
 
     A sequence whose hook fails goes on without hooks; its error is in `errors`, by its place.
     """
 
-    def __init__(self, hooks: Sequence[Hooks], counts: Sequence[int]) -> None:
-        self.hooks, self.counts = hooks, counts
-        self.errors: dict[int, Exception] = {}
+    hooks: Sequence[Hooks]
+    counts: Sequence[int]
+    errors: dict[int, Exception]
 
     def change(self, layer: int, states: Any) -> None:
         """Let the hooks of a layer read or change the states."""
@@ -49,16 +51,6 @@ class HookCalls:
                         states[start:stop] = _changed(layer, hook, states[start:stop])
                     except Exception as error:  # that request ends with it, the others go on
                         self.errors[place] = error
-
-    def check(self) -> None:
-        """Raise the first error."""
-        for error in self.errors.values():
-            raise error
-
-
-def hook_calls(hooks: Sequence[Hooks], counts: Sequence[int]) -> HookCalls | None:
-    """The calls of hooks of sequences, if there are any."""
-    return HookCalls(hooks, counts) if any(hooks) else None
 
 
 def _changed(layer: int, hook: Hook, states: Any) -> Any:
@@ -79,13 +71,15 @@ def _changed(layer: int, hook: Hook, states: Any) -> Any:
     return found
 
 
-def running(cache: Any, calls: HookCalls | None, call: Callable[[], Any]) -> Any:
-    """The result of a call of a program over a cache, with these hooks."""
-    if calls is None:
-        return call()
-    _RUNNING[cache] = calls
+def with_hooks(
+    cache: Any, hooks: Sequence[Hooks], counts: Sequence[int], call: Callable[[], Any]
+) -> tuple[Any, dict[int, Exception]]:
+    """The result of a call of a program over a cache, and the errors of hooks by their places."""
+    if not any(hooks):
+        return call(), {}
+    calls = _RUNNING[cache] = HookCalls(hooks, counts, {})
     try:
-        return call()
+        return call(), calls.errors
     finally:
         del _RUNNING[cache]
 

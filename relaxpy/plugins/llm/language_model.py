@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from importlib.util import find_spec
-from numbers import Integral
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -21,14 +20,21 @@ from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target, target_facts, target_name
 from relaxpy.plugins.llm.adapters import Adapter, AdapterSet, adapters_memory, read_adapter
 from relaxpy.plugins.llm.compiled import CompiledDecoder, decoder_of, memory_of
-from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, shown
+from relaxpy.plugins.llm.config import (
+    ContextError,
+    ModelError,
+    ParameterError,
+    integer_of,
+    is_integer,
+    shown,
+)
 from relaxpy.plugins.llm.continuation import Continuation, stop_texts
 from relaxpy.plugins.llm.drafts import MOST_LOOKED_UP, Draft, draft_of
 from relaxpy.plugins.llm.engine import Engine, Request, logprobs_of
 from relaxpy.plugins.llm.exported_page import page_of
 from relaxpy.plugins.llm.exported_tokens import tokenizer_files
 from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
-from relaxpy.plugins.llm.hooks import Hook, Hooks, hook_calls
+from relaxpy.plugins.llm.hooks import Hook, Hooks
 from relaxpy.plugins.llm.packed import packed_as
 from relaxpy.plugins.llm.perplexity import Perplexity, perplexity
 from relaxpy.plugins.llm.sampling import Sampling
@@ -48,8 +54,6 @@ DEFAULT_MAX_TOKENS = 256
 DEFAULT_CONTEXT = 4096
 _SCORED = 32
 """The tokens whose scores are in memory at a time, where only some of them are kept."""
-_CHARACTERS = 128
-"""The characters that any token may have; few vocabularies have a longer one."""
 
 
 @user_facing
@@ -99,7 +103,7 @@ def load(
     found = LanguageModel(files if name is None else replace(files, name=name), decoder)
     for own, path in (adapters or {}).items():
         found.add_adapter(own, path)
-    found.lookup = _lookup(lookup)
+    found.lookup = integer_of("lookup", lookup, 0, MOST_LOOKED_UP)
     if draft is not None:
         if not isinstance(draft, LanguageModel):
             most = min(decoder.context, open_model(draft, download=download).config.positions)
@@ -108,47 +112,37 @@ def load(
     return found
 
 
-def _lookup(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= MOST_LOOKED_UP:
-        raise ParameterError.of("lookup", value, f"an integer from 0 to {MOST_LOOKED_UP}")
-    return value
-
-
 def memory_needed(
     model: str | Path,
     *,
-    quantize: str | None = None,
-    target: str | None = None,
-    context: int | None = None,
-    sequences: int = 8,
-    cache_dtype: str | None = None,
     adapters: Mapping[str, str | Path] | None = None,
     draft: str | Path | None = None,
     lookup: int = 0,
+    **options: Any,
 ) -> int:
     """The bytes that weights and caches take of what `load` returns for these options."""
     files = open_model(model)
-    given, limits = _given(files, quantize, target, context, sequences, cache_dtype)
-    config = replace(files.config, cache_dtype=cache_dtype)
-    decoder = decoder_of(config, packed_as(quantize, given["packed"] or {}), quantize)
-    own = [
-        read_adapter(Path(path), config, decoder.norm.weight.dtype)
-        for path in (adapters or {}).values()
-    ]
-    whole = memory_of(decoder, **limits) + adapters_memory(own)
+    given, limits = _given(files, **options)
+    config = replace(files.config, cache_dtype=given["cache_dtype"])
+    quantize, packed = given["quantization"], given["packed"] or {}
+    decoder = decoder_of(config, packed_as(quantize, packed), quantize)
+    dtype = decoder.norm.weight.dtype
+    loras = [read_adapter(Path(path), config, dtype) for path in (adapters or {}).values()]
+    whole = memory_of(decoder, **limits) + adapters_memory(loras)
     if draft is not None:
         most = min(limits["context"], open_model(draft).config.positions)
-        whole += memory_needed(draft, target=target, context=most, sequences=sequences)
+        own = {"target": given["target"], "sequences": limits["sequences"]}
+        whole += memory_needed(draft, context=most, **own)
     return whole
 
 
 def _given(
     files: ModelFiles,
-    quantize: str | None,
-    target: str | None,
-    context: int | None,
-    sequences: int,
-    cache_dtype: str | None,
+    quantize: str | None = None,
+    target: str | None = None,
+    context: int | None = None,
+    sequences: int = 8,
+    cache_dtype: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a compiled decoder for those of `load`, and the limits of its cache."""
     if context is None:
@@ -269,11 +263,11 @@ class LanguageModel:
         self.decoder.prepare(self._adapter, hooked=True)
         return found
 
-    def _layer(self, layer: object) -> int:
+    def _layer(self, layer: Any) -> int:
         last = self.decoder.config.layers
-        if isinstance(layer, (bool, np.bool_)) or not isinstance(layer, Integral):
+        if not is_integer(layer):
             raise ModelError(f"a layer is an integer, found {shown(layer)}")
-        if not 0 <= int(layer) <= last:
+        if not 0 <= layer <= last:
             raise ModelError(f"the layers are 0, the embedding, to {last}, found {layer!s:.20}")
         return int(layer)
 
@@ -428,14 +422,11 @@ class LanguageModel:
 
     def _encoded(self, text: str, **options: Any) -> list[int]:
         """The tokens of a text that is not longer than any that fits the context."""
-        context = self.decoder.context
-        if len(text) > context * _CHARACTERS:
-            most = context * max(_CHARACTERS, self.tokenizer.longest)
-            if len(text) > most:
-                raise ContextError(
-                    f"the prompt has {len(text)} characters: a sequence has at most {context} "
-                    f"tokens, which have at most {most}"
-                )
+        if self.tokenizer.is_too_long(len(text), self.decoder.context):
+            raise ContextError(
+                f"the prompt has {len(text)} characters, more than the {self.decoder.context} "
+                "tokens that a sequence has at most"
+            )
         return self.tokenizer.encode(text, **options)
 
     def start(
@@ -476,7 +467,7 @@ class LanguageModel:
             )
         if max_tokens is None:
             max_tokens = min(room, DEFAULT_MAX_TOKENS)
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, Integral) or max_tokens < 1:
+        if not is_integer(max_tokens) or max_tokens < 1:
             raise ParameterError.of("max_tokens", max_tokens, "a positive integer")
         if max_tokens > room:
             raise ContextError(
@@ -494,10 +485,11 @@ class LanguageModel:
             if type(token) is not int or not 0 <= token < words:
                 raise ParameterError.of("stop_token_ids", token, f"tokens from 0 to {words - 1}")
             ends.add(token)
+        lookup = self.lookup if lookup is None else lookup
         # It only enters a queue, which needs no turn.
         request = self.engine.add(
             *(tokens, chosen, max_tokens, ends, logprobs, form, self._adapter, self._hooks),
-            lookup=self.lookup if lookup is None else _lookup(lookup),
+            lookup=integer_of("lookup", lookup, 0, MOST_LOOKED_UP),
             draft=self.draft if draft is None else self._draft_of(draft),
         )
         return Continuation(request, self.tokenizer, texts, self.tokenizer.hidden(shown))
@@ -613,8 +605,7 @@ class LanguageModel:
         is_web = out.suffix.lower() == ".wasm"
         if page and not is_web:
             raise ParameterError.of("page", page, "False, as only a .wasm has one")
-        if type(sequences) is not int or sequences < 1:
-            raise ParameterError.of("sequences", sequences, "a positive integer")
+        integer_of("sequences", sequences, 1)
         if page and sequences > 1:
             raise ParameterError.of("sequences", sequences, "1, as a page has one conversation")
         if tokens and is_web:
@@ -640,9 +631,7 @@ class LanguageModel:
     @user_facing
     def logits(self, prompt: Prompt) -> Any:
         """The scores of the next token after each token of a prompt, (tokens, vocabulary)."""
-        return np.concatenate(
-            self._read(self.tokens(prompt), lambda cache, part: self._scores(cache, part))
-        )
+        return np.concatenate(self._read(self.tokens(prompt), self._scores))
 
     def prompt_logprobs(
         self, tokens: Sequence[int], top: int = 0
@@ -697,20 +686,12 @@ class LanguageModel:
 
     def _scores(self, cache: Any, part: Sequence[int]) -> Any:
         """The scores after each token of a part of a single sequence."""
-        calls = hook_calls([self._hooks], [len(part)])
-        known = (cache, [0], [part], range(len(part)), [self._adapter])
-        found = self.decoder.run(*known, calls)
-        if calls is not None:
-            calls.check()
-        return found
+        rows = range(len(part))
+        return self.decoder.run(cache, [0], [part], rows, [self._adapter], [self._hooks])
 
     def _last_states(self, cache: Any, part: Sequence[int]) -> Any:
         """The normed states of the last layer for a part of a single sequence."""
-        calls = hook_calls([self._hooks], [len(part)])
-        found = self.decoder.states(cache, 0, part, self._adapter, calls)
-        if calls is not None:
-            calls.check()
-        return found
+        return self.decoder.states(cache, 0, part, self._adapter, self._hooks)
 
     def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""

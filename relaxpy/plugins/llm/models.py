@@ -9,6 +9,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -26,7 +27,7 @@ from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.hub import models_at
 from relaxpy.plugins.llm.language_model import DEFAULT_CONTEXT, LanguageModel, load, memory_needed
 from relaxpy.plugins.llm.openai_api import ApiError
-from relaxpy.plugins.llm.worker import Worker
+from relaxpy.plugins.llm.worker import Worker, settle
 from relaxpy.support.dataclass import dataclass
 
 _LOG: Final = logging.getLogger("uvicorn.error")
@@ -389,11 +390,10 @@ class Models:
 
     def too_large(self, name: str, needed: float) -> str:
         """The message for a model that has no room even alone."""
-        asks, most = (
-            f"the model {name!r} needs {needed / 1e9:.2f} GB",
-            f"{self.memory / 1e9:.2f} GB",
+        return (
+            f"the model {name!r} needs {needed / 1e9:.2f} GB, and all models together may have "
+            f"{self.memory / 1e9:.2f} GB, or what --memory says"
         )
-        return f"{asks}, and all models together may have {most}, or what --memory says"
 
     async def _unloaded(self, entry: _Entry) -> None:
         """Unload a model that nobody uses."""
@@ -413,24 +413,9 @@ class Models:
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
     """The result of a function in a thread, for which the end of the program does not wait."""
-    loop = asyncio.get_running_loop()
-    result = loop.create_future()
-
-    def deliver(set_result: Callable[[Any], None], found: Any) -> None:
-        if not result.done():
-            set_result(found)
-
-    def run() -> None:
-        set_result: Callable[[Any], None] = result.set_result
-        try:
-            found: Any = function()
-        except Exception as error:
-            set_result, found = result.set_exception, error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(deliver, set_result, found)
-
-    Thread(target=run, name="relaxpy loads", daemon=True).start()
-    return await result
+    result: Future[Any] = Future()
+    Thread(target=settle, args=(function, result), name="relaxpy loads", daemon=True).start()
+    return await asyncio.wrap_future(result)
 
 
 def places_of(

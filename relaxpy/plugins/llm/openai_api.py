@@ -9,7 +9,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -23,7 +23,7 @@ from relaxpy.plugins.llm.answer_parts import (
     chosen_tools,
     tools_of,
 )
-from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError
+from relaxpy.plugins.llm.config import ContextError, ModelError, ParameterError, integer_of
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.cross_encoder import CrossEncoder
 from relaxpy.plugins.llm.language_model import LanguageModel
@@ -32,6 +32,7 @@ from relaxpy.plugins.llm.worker import Piece
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.missing import nearest
 
+_T = TypeVar("_T")
 Kind: TypeAlias = Literal["chat", "text"]
 _MOST_CHOICES, _MOST_LOGPROBS = 16, 20
 _LEAST = -9999.0
@@ -64,8 +65,10 @@ class ApiError(Exception):
         """The message, as a text that can be written."""
         return _encodable(str(self))
 
-    def body(self) -> dict[str, Any]:
-        """The body, as OpenAI's API has it."""
+    def body(self, path: str = "") -> dict[str, Any]:
+        """The body for a request to a path: as Ollama has it below /api, else as OpenAI."""
+        if path.startswith("/api/"):
+            return {"error": self.message}
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         param = None if self.param is None else _encodable(self.param)
         return {"error": {"message": self.message, "type": kind, "param": param, "code": self.code}}
@@ -89,6 +92,13 @@ def error_of(error: Exception) -> ApiError:
     if isinstance(error, RecursionError):
         return ApiError(400, "the body is nested too deeply")
     return ApiError(500, f"the request failed: {type(error).__name__}: {error}")
+
+
+def _error_of_field(name: str, error: ModelError) -> ApiError:
+    """The answer for an error about a field, unless it names another one."""
+    found = error_of(error)
+    found.param = found.param or name
+    return found
 
 
 @dataclass(frozen=True)
@@ -170,7 +180,7 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
 Tools are supported in conversations.
 """
 _FORMS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("response_format", "json_schema", "guided_json"), "schema"),
+    **dict.fromkeys(("json_schema", "guided_json"), "schema"),
     **dict.fromkeys(("grammar", "guided_grammar"), "grammar"),
     "guided_regex": "regex",
     "guided_choice": "choice",
@@ -180,6 +190,7 @@ _STRUCTURED: Final = {"json": "schema", "regex": "regex", "choice": "choice", "g
 """The same of the entries of the field `structured_outputs`."""
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
 _OWN: Final = {
+    *("response_format", "structured_outputs"),
     *("model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs", "top_logprobs"),
     *("max_tokens", "max_completion_tokens", "stop_token_ids", "ignore_eos", "keep_alive"),
 }
@@ -190,7 +201,7 @@ _VARIABLES: Final = ("chat_template_kwargs", "enable_thinking", "reasoning_effor
 _PROMPTS: Final = {"messages", "prompt", "input"}
 
 
-def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
+def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
     """The contents of a request with these fields for a model.
 
     Errors:
@@ -198,9 +209,9 @@ def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_token
         ModelError: the prompt or an option is not such.
     """
     prompt_name = "messages" if kind == "chat" else "prompt"
-    known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS, "structured_outputs"}
+    known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS}
     known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else {*_COMPLETIONS}
-    fields, ignored = given, _ignored(given, known)
+    ignored = _ignored(fields, known)
     if prompt_name not in fields:
         raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
     form = _form(fields)
@@ -213,15 +224,15 @@ def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_token
         prompts = [tokens]
     else:
         prompts = _prompts(fields[prompt_name], model)
-    choices = _taken(fields, "n", int, 1, _MOST_CHOICES)
-    best_of = _taken(fields, "best_of", int, 1, _MOST_CHOICES) if "best_of" in fields else choices
-    kept, choices, stream = choices, best_of, _taken(fields, "stream", bool, False)
-    if best_of < kept or (best_of > kept and stream):
-        raise ParameterError.of("best_of", best_of, "at least n, which it is for streams")
+    kept = _count(fields, "n", 1, 1, _MOST_CHOICES)
+    choices = _count(fields, "best_of", kept, 1, _MOST_CHOICES)
+    stream = _taken(fields, "stream", bool, False)
+    if choices < kept or (choices > kept and stream):
+        raise ParameterError.of("best_of", choices, "at least n, which it is for streams")
     if choices * len(prompts) > _MOST_CHOICES:
         raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
     options: dict[str, Any] = {
-        name: fields[given] for given, name in _SAMPLING.items() if given in fields
+        own: fields[name] for name, own in _SAMPLING.items() if name in fields
     }
     options.setdefault("temperature", 1.0)
     if isinstance(stop := options.get("stop"), list):
@@ -239,7 +250,7 @@ def asked(kind: Kind, given: Mapping[str, Any], model: LanguageModel, most_token
     if form or has_to:
         options["form"] = _compiled(form, model, layout, tools)
     top = _logprobs(kind, fields)
-    options["logprobs"] = 0 if top is None and best_of > kept else top  # by which it is the best
+    options["logprobs"] = 0 if top is None and choices > kept else top  # by which it is the best
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
     stream_options = _taken(fields, "stream_options", dict, {})
     return Asked(
@@ -302,7 +313,7 @@ def asked_embeddings(
     if encoding not in ("float", "base64"):
         raise ParameterError.of("encoding_format", encoding, "float or base64")
     width = model.decoder.config.width
-    dimensions = _taken(fields, "dimensions", int, 1, width) if "dimensions" in fields else width
+    dimensions = _count(fields, "dimensions", width, 1, width)
     return prompts, encoding == "base64", dimensions, ignored
 
 
@@ -357,14 +368,14 @@ def asked_reranking(fields: Mapping[str, Any], model: LanguageModel | CrossEncod
         raise ParameterError.of("query", query, "a text")
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ParameterError.of("documents", given, "texts")
-    most = _taken(fields, "top_n", int, 1, 1 << 31) if "top_n" in fields else len(texts)
+    most = _count(fields, "top_n", len(texts), 1, 1 << 31)
     inputs: Sequence[Any]
     if isinstance(model, CrossEncoder):
         _check_count(texts, "documents", _MOST_INPUTS)
         try:
             inputs = model.pairs(query, texts)
-        except ContextError as error:
-            raise ApiError(400, f"{error}", param="documents", code=_TOO_LONG) from None
+        except ModelError as error:
+            raise _error_of_field("documents", error) from None
     else:
         own = _prompts(query, model, "query")
         inputs = [*own, *_prompts(texts, model, "documents", _MOST_INPUTS)]
@@ -449,16 +460,17 @@ def fields_of(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _taken(
-    fields: Mapping[str, Any], name: str, kind: type, default: Any, most: int | None = None
-) -> Any:
-    """A field. Errors: ParameterError if it is of another type, or not a number up to `most`."""
+def _taken(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
+    """A field. Errors: ParameterError if it is of another type."""
     value: Any = fields.get(name, default)
-    is_right = type(value) is kind
-    if not is_right or (most is not None and not default <= value <= most):
-        expected = _TYPES[kind] if most is None else f"an integer from {default} to {most}"
-        raise ParameterError.of(name, value, expected)
+    if type(value) is not kind:
+        raise ParameterError.of(name, value, _TYPES[kind])
     return value
+
+
+def _count(fields: Mapping[str, Any], name: str, default: _T, least: int, most: int) -> int | _T:
+    """An integer field, or the default. Errors: ParameterError if it is not within these."""
+    return integer_of(name, fields[name], least, most) if name in fields else default
 
 
 _TYPES: Final = {bool: "true or false", dict: "an object", list: "a list"}
@@ -470,26 +482,24 @@ def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
     Errors:
         ParameterError: there are several, or one is not such.
     """
-    found = [
-        (name, kind, fields[name]) for name, kind in _FORMS.items() if fields.get(name, "") != ""
-    ]
-    whole = fields.get("response_format")
-    match whole:
-        case None:
+    found: list[tuple[str, str, Any]] = []
+    match fields.get("response_format"):
+        case None | {"type": "text"}:
             pass
-        case {"type": "text"}:
-            del found[0]
-        case {"type": "json_object"}:
-            found[0] = (*found[0][:2], whole.get("schema", {"type": "object"}))
         case (
             {"type": "json_schema", "json_schema": {"schema": schema}}
-            | {"type": "json_schema", "schema": schema}  # of llama.cpp
+            | {"type": "json_schema" | "json_object", "schema": schema}  # of llama.cpp
         ):
-            found[0] = (*found[0][:2], schema)
-        case _:
+            found.append(("response_format", "schema", schema))
+        case {"type": "json_object"}:
+            found.append(("response_format", "schema", {"type": "object"}))
+        case other:
             own = '{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}}'
             expected = f"the type text or json_object, or {own}"
-            raise ParameterError.of("response_format", whole, expected)
+            raise ParameterError.of("response_format", other, expected)
+    for name, kind in _FORMS.items():
+        if fields.get(name, "") != "":
+            found.append((name, kind, fields[name]))
     for name, value in _taken(fields, "structured_outputs", dict, {}).items():
         if name not in _STRUCTURED:
             raise ParameterError.of("structured_outputs", name, f"one of {', '.join(_STRUCTURED)}")
@@ -547,12 +557,8 @@ def _conversation(
             return tokens, None
         names = frozenset(tool.name for tool in tools)
         return tokens, Layout(thoughts, style, names, 1 << 30 if several else 1)
-    except ParameterError:
-        raise
-    except ContextError as error:
-        raise ApiError(400, f"{error}", param="messages", code=_TOO_LONG) from None
     except ModelError as error:
-        raise ApiError(400, str(error), param="messages") from None
+        raise _error_of_field("messages", error) from None
 
 
 def _check_count(listed: Sequence[Any], name: str, most: int) -> None:
@@ -593,8 +599,8 @@ def _bias(fields: Mapping[str, Any]) -> dict[int, Any]:
 def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
     """Of how many tokens logprobs are returned; None for no logprobs."""
     if kind == "text":
-        return _taken(fields, "logprobs", int, 0, _MOST_LOGPROBS) if "logprobs" in fields else None
-    top: int = _taken(fields, "top_logprobs", int, 0, _MOST_LOGPROBS)
+        return _count(fields, "logprobs", None, 0, _MOST_LOGPROBS)
+    top = _count(fields, "top_logprobs", 0, 0, _MOST_LOGPROBS)
     return top if _taken(fields, "logprobs", bool, False) else None
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from relaxpy.plugins.llm.config import ModelError, ParameterError
-from relaxpy.plugins.llm.hooks import hook_calls
+from relaxpy.plugins.llm.config import ModelError, ParameterError, integer_of
 from relaxpy.plugins.llm.sampling import log_probabilities
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.progress import long_work
@@ -91,15 +89,14 @@ def perplexity(
         raise ParameterError.of("text", text, "a text")
     models = [lm] if against is None else [lm, against]
     most = min(model.decoder.context for model in models)
-    size = _within(
-        "context", min(DEFAULT_CHUNK, most) if context is None else context, _LEAST, most
-    )
+    wanted = min(DEFAULT_CHUNK, most) if context is None else context
+    size = integer_of("context", wanted, _LEAST, most)
     words = lm.decoder.config.vocabulary
     if (found := models[-1].decoder.config.vocabulary) != words:
         raise ModelError(f"{lm.name} has {words} tokens, and {models[-1].name} {found}")
     if models[-1].token_names != lm.token_names:
         raise ModelError(f"{models[-1].name} has other tokens than {lm.name}")
-    most_chunks = math.inf if chunks is None else _within("chunks", chunks, 1, None)
+    most_chunks = math.inf if chunks is None else integer_of("chunks", chunks, 1)
     tokens = lm.tokenizer.encode(text)
     if unknown := [token for token in tokens if token >= words]:
         raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
@@ -127,17 +124,6 @@ def perplexity(
             for _ in batch:
                 work.advance(f"{math.exp(min(sums.loss / sums.count, 700)):.4f}")
     return sums.result(compared=against is not None)
-
-
-def _within(name: str, value: object, least: int, most: int | None) -> int:
-    try:
-        number = -1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if number < least or (most is not None and number > most):
-        limits = f"from {least}" if most is None else f"from {least} to {most}"
-        raise ParameterError.of(name, value, f"an integer {limits}")
-    return number
 
 
 def _steps(size: int, first: int, room: int, scored: int) -> Iterator[range]:
@@ -170,12 +156,8 @@ class _Reader:
             if step.start == 0:
                 for number in sequences:
                     decoder.state("add_sequence", self.cache, number)
-            adapters = [self.lm._adapter] * len(chunks)
-            calls = hook_calls([self.lm._hooks] * len(chunks), [count] * len(chunks))
-            scores = decoder.run(self.cache, [*sequences], ids, rows, adapters, calls)
-        if calls is not None:
-            calls.check()
-        return scores
+            own = [self.lm._adapter] * len(chunks), [self.lm._hooks] * len(chunks)
+            return decoder.run(self.cache, sequences, ids, rows, *own)
 
     def end(self, count: int) -> None:
         """Forget the chunks."""

@@ -233,7 +233,7 @@ def _with_bytes(row: ProfileRow, decoder: CompiledDecoder, length: int) -> Profi
 def _sum(name: str, rows: Sequence[ProfileRow]) -> ProfileRow:
     """The sum of the operators of a layer."""
     duration = sum(row.duration for row in rows)
-    least = sum((row.share or 0.0) * row.duration for row in rows)
+    shares = [row.share * row.duration for row in rows if row.share is not None]
     backends = {row.backend for row in rows if row.backend}
     return ProfileRow(
         name,
@@ -242,5 +242,5 @@ def _sum(name: str, rows: Sequence[ProfileRow]) -> ProfileRow:
         duration,
         sum(row.bytes for row in rows),
         sum(row.flops or 0 for row in rows),
-        least / duration if duration else None,
+        sum(shares) / duration if shares and duration else None,
     )

@@ -5,31 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from numbers import Integral, Real
 from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.config import ModelError, ParameterError, is_integer, is_number
 from relaxpy.support.dataclass import dataclass
-
-
-def is_number(value: Any) -> bool:
-    """True for a finite number that is not a Boolean."""
-    try:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an integer that no float is near
-        return False
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
 
 _CHECKS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "temperature": (lambda v: is_number(v) and v >= 0, "a number that is not negative"),
     "top_k": (
-        lambda v: v is None or (_is_count(v) and v >= -1),
+        lambda v: v is None or (is_integer(v) and v >= -1),
         "a positive integer, or 0 or -1 for all tokens",
     ),
     "top_p": (lambda v: is_number(v) and 0 <= v <= 1, "a number from 0 to 1"),
@@ -37,11 +23,11 @@ _CHECKS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "repetition_penalty": (lambda v: is_number(v) and v > 0, "a positive number"),
     "presence_penalty": (lambda v: is_number(v) and abs(v) <= 2, "a number from -2 to 2"),
     "frequency_penalty": (lambda v: is_number(v) and abs(v) <= 2, "a number from -2 to 2"),
-    "seed": (lambda v: v is None or (_is_count(v) and 0 <= v < 1 << 64), "an integer of 64 bits"),
+    "seed": (lambda v: v is None or (is_integer(v) and 0 <= v < 1 << 64), "an integer of 64 bits"),
     "logit_bias": (
         lambda v: (
             isinstance(v, Mapping)
-            and all(_is_count(t) and t >= 0 and is_number(b) for t, b in v.items())
+            and all(is_integer(t) and t >= 0 and is_number(b) for t, b in v.items())
         ),
         "a table of tokens and numbers",
     ),
@@ -143,9 +129,8 @@ class Sampling:
             is_kept = sums - shares[order] < self.top_p
             is_kept[0] = True
             kept = order[is_kept]
-            others = np.ones(len(shares), bool)
-            others[kept] = False
-            shares[others] = 0
+            others, shares = shares, np.zeros_like(shares)
+            shares[kept] = others[kept]
             shares /= shares.sum()
         if self.min_p:
             shares[shares < self.min_p * shares.max()] = 0

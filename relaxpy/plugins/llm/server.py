@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from relaxpy import __version__
 from relaxpy.plugins.llm.config import ModelError, ParameterError
@@ -70,6 +70,8 @@ _MOST_NAMES: Final = 100
 """The most fields of requests that the log names."""
 _BUSY: Final = "rate_limit_exceeded"
 _LOG: Final = logging.getLogger("uvicorn.error")
+Handler: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
+"""Answers a request by a response, or by the body of one."""
 
 
 def serve(
@@ -163,43 +165,42 @@ def application(
         from starlette.middleware import Middleware
         from starlette.middleware.cors import CORSMiddleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.responses import JSONResponse
         from starlette.routing import Route
     except ModuleNotFoundError as error:
         raise _missing(error) from None
     models = Models.of(model) if isinstance(model, LanguageModel) else model
     server = _Server(models, max_tokens, queue, max_body)
 
-    async def not_there(_: Any, error: HTTPException) -> JSONResponse:
-        body = ApiError(error.status_code, f"{error.detail}").body()
-        return JSONResponse(body, error.status_code)
+    async def not_there(request: Any, error: HTTPException) -> Any:
+        return _failed(request, ApiError(error.status_code, f"{error.detail}"))
 
+    handlers: dict[tuple[str, str], Handler] = {
+        ("GET", "/v1/models"): server.models,
+        ("GET", "/v1/models/{name:path}"): server.models,
+        ("POST", "/v1/completions"): partial(server.answer, "text"),
+        ("POST", "/v1/chat/completions"): partial(server.answer, "chat"),
+        ("POST", "/v1/responses"): server.response,
+        ("POST", "/v1/embeddings"): server.embeddings,
+        ("POST", "/v1/rerank"): server.reranking,
+        ("POST", "/rerank"): server.reranking,
+        ("POST", "/api/generate"): partial(server.ollama_answer, "generate"),
+        ("POST", "/api/chat"): partial(server.ollama_answer, "chat"),
+        ("POST", "/api/embed"): partial(server.ollama_embeddings, "embed"),
+        ("POST", "/api/embeddings"): partial(server.ollama_embeddings, "embeddings"),
+        ("POST", "/api/show"): server.ollama_model,
+        ("GET", "/api/tags"): partial(server.ollama_models, is_loaded=False),
+        ("GET", "/api/ps"): partial(server.ollama_models, is_loaded=True),
+        ("GET", "/api/version"): server.ollama_version,
+    }
     routes = [
         Route("/", server.page),
         Route("/health", server.health),
         Route("/metrics", server.metrics),
-        Route("/v1/models", server.guarded(server.models)),
-        Route("/v1/models/{name:path}", server.guarded(server.models)),
-        Route("/v1/embeddings", server.guarded(server.embeddings), methods=["POST"]),
-        Route("/v1/completions", server.guarded(partial(server.answer, "text")), methods=["POST"]),
-        Route(
-            "/v1/chat/completions", server.guarded(partial(server.answer, "chat")), methods=["POST"]
+        *(
+            Route(path, server.guarded(handle), methods=[method])
+            for (method, path), handle in handlers.items()
         ),
     ]
-    handler = server.guarded(server.reranking)
-    routes += [Route(path, handler, methods=["POST"]) for path in ("/v1/rerank", "/rerank")]
-    handler = server.guarded(server.response)
-    routes.append(Route("/v1/responses", handler, methods=["POST"]))
-    for path in ("generate", "chat"):
-        handler = server.guarded(partial(server.ollama_answer, path))
-        routes.append(Route(f"/api/{path}", handler, methods=["POST"]))
-    for path in ("embed", "embeddings"):
-        handler = server.guarded(partial(server.ollama_embeddings, path))
-        routes.append(Route(f"/api/{path}", handler, methods=["POST"]))
-    for path, method in (("tags", "GET"), ("ps", "GET"), ("show", "POST")):
-        handler = server.guarded(server.ollama_models)
-        routes.append(Route(f"/api/{path}", handler, methods=[method]))
-    routes.append(Route("/api/version", server.guarded(server.ollama_version)))
     # A page of another name that leads to this address is not let in by the browser's user.
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
     shared = Middleware(
@@ -246,21 +247,17 @@ class _Server:
             self.own.stop()
             self.reads.shutdown(wait=False, cancel_futures=True)
 
-    def guarded(
-        self, handle: Callable[[Any], Coroutine[Any, Any, Any]]
-    ) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+    def guarded(self, handle: Handler) -> Handler:
         """A handler that needs the key, and whose errors are answers."""
         from starlette.responses import JSONResponse
 
         async def handler(request: Any) -> Any:
             try:
                 self._check_key(request)
-                response = await handle(request)
+                found = await handle(request)
+                response = JSONResponse(found) if isinstance(found, dict) else found
             except (ApiError, ModelError, RecursionError) as error:
-                api = error_of(error)
-                is_ollama = request.url.path.startswith("/api/")
-                body = {"error": api.message} if is_ollama else api.body()
-                response = JSONResponse(body, api.status, headers=api.headers)
+                response = _failed(request, error_of(error))
             self.answered[response.status_code] += 1
             return response
 
@@ -290,7 +287,6 @@ class _Server:
 
     async def models(self, request: Any) -> Any:
         """The models."""
-        from starlette.responses import JSONResponse
 
         def own(name: str) -> dict[str, Any]:
             fields = {"object": "model", "created": self.created, "owned_by": "relaxpy"}
@@ -298,9 +294,9 @@ class _Server:
 
         name = request.path_params.get("name")
         if name is None:
-            return JSONResponse({"object": "list", "data": [*map(own, self.own.names)]})
+            return {"object": "list", "data": [*map(own, self.own.names)]}
         self.own.found(name)
-        return JSONResponse(own(name))
+        return own(name)
 
     async def metrics(self, _: Any) -> Any:
         """Counters, as Prometheus reads them."""
@@ -343,18 +339,16 @@ class _Server:
 
     async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
         """The answer to a prompt or a conversation, as Ollama has it; without one, (un)load."""
-        from starlette.responses import JSONResponse
-
         async with self._body(request) as fields:
             keep = fields.get("keep_alive")
             if is_empty(fields) and keep is not None and not seconds_of(keep):
                 name = named_model(fields)
                 await self.own.unload(name)
-                return JSONResponse(loaded(path, name, "unload"))
+                return loaded(path, name, "unload")
             lease, what = await self._read(request, fields, partial(asked_ollama, path))
         if what is None:
             lease.release()
-            return JSONResponse(loaded(path, lease.model.name))
+            return loaded(path, lease.model.name)
         return await self._answered(request, lease, what, partial(OllamaAnswer, path))
 
     async def _answered(
@@ -388,29 +382,23 @@ class _Server:
 
     async def embeddings(self, request: Any) -> Any:
         """The embeddings of texts."""
-        from starlette.responses import JSONResponse
-
         async with self._body(request) as fields:
             lease, asked = await self._read(request, fields, _without_limit(asked_embeddings))
         prompts, is_base64, dimensions, ignored = asked
         found, count = await self._computed(request, lease, prompts, ignored)
         found = [vector[:dimensions] for vector in found]
-        return JSONResponse(embeddings_body(lease.model, found, count, is_base64=is_base64))
+        return embeddings_body(lease.model, found, count, is_base64=is_base64)
 
     async def reranking(self, request: Any) -> Any:
         """Documents in the order of what they have to do with a query."""
-        from starlette.responses import JSONResponse
-
         async with self._body(request) as fields:
             read = _without_limit(asked_reranking)
             lease, what = await self._read(request, fields, read, orders=True)
         found, count = await self._computed(request, lease, what.inputs, what.ignored)
-        return JSONResponse(reranking_body(lease.model, what, found, count))
+        return reranking_body(lease.model, what, found, count)
 
     async def ollama_embeddings(self, path: str, request: Any) -> Any:
         """The embeddings of texts, or of one text, as Ollama has it."""
-        from starlette.responses import JSONResponse
-
         begin = time.monotonic_ns()
         async with self._body(request) as fields:
             read = _without_limit(partial(asked_ollama_embeddings, path))
@@ -420,20 +408,19 @@ class _Server:
         listed = embeddings_body(lease.model, found, count, is_base64=False)["data"]
         vectors = [entry["embedding"] for entry in listed]
         if path == "embeddings":
-            return JSONResponse({"embedding": vectors[0]})
+            return {"embedding": vectors[0]}
         body = {"model": lease.model.name, "embeddings": vectors, "prompt_eval_count": count}
-        spent = {"total_duration": time.monotonic_ns() - begin, "load_duration": 0}
-        return JSONResponse({**body, **spent})
+        return body | {"total_duration": time.monotonic_ns() - begin, "load_duration": 0}
 
-    async def ollama_models(self, request: Any) -> Any:
-        """The models, those that are loaded, or what is known of one without loading it."""
-        from starlette.responses import JSONResponse
+    async def ollama_model(self, request: Any) -> Any:
+        """What is known of a model without loading it."""
+        async with self._body(request) as fields:
+            entry, _ = self.own.found(named_model(fields))
+        return await self._in_reader(lambda: shown_model(*entry.facts()))
 
-        if request.method == "POST":
-            async with self._body(request) as fields:
-                entry, _ = self.own.found(named_model(fields))
-            return JSONResponse(await self._in_reader(lambda: shown_model(*entry.facts())))
-        is_loaded, own = request.url.path == "/api/ps", []
+    async def ollama_models(self, _: Any, *, is_loaded: bool) -> Any:
+        """The models, or those that are loaded."""
+        own = []
         for name in self.own.names:
             entry, _ = self.own.found(name)
             model = entry.model if isinstance(entry.model, LanguageModel) else None
@@ -442,30 +429,26 @@ class _Server:
                 one |= {"expires_at": moment(time.time() + entry.seconds_left), "size_vram": 0}
             if entry.model is not None or not is_loaded:
                 own.append(one)
-        return JSONResponse({"models": own})
+        return {"models": own}
 
     async def ollama_version(self, _: Any) -> Any:
         """The version of this program."""
-        from starlette.responses import JSONResponse
-
-        return JSONResponse({"version": __version__})
+        return {"version": __version__}
 
     async def _computed(
         self, request: Any, lease: Lease, inputs: Sequence[Any], ignored: Sequence[str]
     ) -> tuple[list[Any], int]:
         """Embeddings or scores, computed between the steps of the engine, and the tokens."""
         self._note(ignored)
-        found = []
         model = lease.model
         compute = model.score if isinstance(model, CrossEncoder) else model.embed
-        left = asyncio.ensure_future(_left(request.receive))
+
+        async def results() -> list[Any]:
+            return [await lease.worker.call(partial(compute, tokens)) for tokens in inputs]
+
         try:
-            for tokens in inputs:
-                if left.done():
-                    raise ApiError(499, "the client has left")
-                found.append(await lease.worker.call(partial(compute, tokens)))
+            found = await _unless_left(request, results())
         finally:
-            left.cancel()
             lease.release()
         count = sum(map(len, inputs))
         self.tokens["prompt"] += count
@@ -564,6 +547,13 @@ def _without_limit(read: Callable[..., Any]) -> Callable[..., Any]:
     return lambda fields, model, _: read(fields, model)
 
 
+def _failed(request: Any, error: ApiError) -> Any:
+    """The response for an error, as the API of the path has it."""
+    from starlette.responses import JSONResponse
+
+    return JSONResponse(error.body(request.url.path), error.status, headers=error.headers)
+
+
 class _Logged:
     """An application each of whose requests has a line in a log when it has ended."""
 
@@ -597,7 +587,7 @@ class _WithHeaders:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        from starlette.responses import JSONResponse
+        from starlette.requests import Request
 
         headers = scope.get("headers", ())
         error = None
@@ -609,7 +599,8 @@ class _WithHeaders:
         if error is None:
             await self.app(scope, receive, send)
         else:
-            response = JSONResponse(error.body(), error.status, headers={"connection": "close"})
+            response = _failed(Request(scope), error)
+            response.headers["connection"] = "close"
             await response(scope, receive, send)
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from relaxpy.plugins.llm.tokens import Tokenizer, failures_as_errors
 from relaxpy.support.dataclass import dataclass
 
 _T = TypeVar("_T")
-FORMS: Final = ("schema", "grammar", "regex", "choice")
+FORMS: Final[tuple[str, ...]] = ("schema", "grammar", "regex", "choice")
 """The options that ask for a form: a JSON schema, a grammar of llama.cpp, an expression, texts."""
 _LONGEST: Final = 64 * 1024
 """The most characters of a form."""
@@ -92,7 +93,9 @@ class Follower:
             error = self._matcher.get_error()
             is_large = self._left < 0 or any(w in error for w in ("limit", "max is", "too big"))
             why = "it is too complex" if is_large else "no text fits it"
-            raise _refused("grammar", f"the form of the answer cannot be followed: {why}")
+            raise ParameterError(
+                f"the form of the answer cannot be followed: {why}", param="grammar"
+            )
         return found
 
     def add(self, token: int) -> None:
@@ -149,13 +152,15 @@ class Forms:
                 text is of the form.
         """
         if len(given) > 1:
-            raise _refused([*given][1], f"an answer has one form, found {' and '.join(given)}")
+            raise ParameterError(
+                f"an answer has one form, found {' and '.join(given)}", param=[*given][1]
+            )
         name, own = "tools", []
         for name, value in given.items():
             try:
                 own = [{"name": "answer", **_GRAMMARS[name](value)}]
             except UnicodeEncodeError:  # the package takes no surrogates
-                raise _refused(name, f"{name} has half of a character") from None
+                raise ParameterError(f"{name} has half of a character", param=name) from None
         if thoughts is not None or calls is not None or not own:
             ways = [*(["calls"] if calls is not None else []), *(["@answer"] if own else [])]
             before = "" if thoughts is None else "thoughts " if thoughts.is_open else "thoughts? "
@@ -182,9 +187,9 @@ class Forms:
 
     def _compiled(self, name: str, grammar: str) -> Form:
         if len(grammar) > 2 * _LONGEST:  # which is written with escapes
-            raise _refused(name, f"{name} has more than {_LONGEST} characters")
+            raise ParameterError(f"{name} has more than {_LONGEST} characters", param=name)
         if grammar.count("$ref") > _MOST_REFERENCES:
-            raise _refused(name, f"{name} has more than {_MOST_REFERENCES} references")
+            raise ParameterError(f"{name} has more than {_MOST_REFERENCES} references", param=name)
         with self._turn:
             found = self._kept.pop(grammar, None) or _with_stack(lambda: self._new(name, grammar))
             self._kept[grammar] = found
@@ -202,12 +207,12 @@ class Forms:
             schema = json.loads(grammar)["grammars"][-1].get("json_schema")
             is_cheap = schema is not None and "too big" not in message
             place = f" at {self._place(schema, message)}" if is_cheap else ""
-            raise _refused(name, f"{name} cannot be followed{place}: {message}")
+            raise ParameterError(f"{name} cannot be followed{place}: {message}", param=name)
         form = Form(matcher, self.words)
         try:
             form.begin().allowed()
         except ParameterError as error:
-            raise _refused(name, str(error)) from None
+            raise ParameterError(str(error), param=name) from None
         return form
 
     def _place(self, schema: Mapping[str, Any], message: str) -> str:
@@ -245,33 +250,16 @@ def _schemas_in(node: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 
 def _with_stack(function: Callable[[], _T]) -> _T:
     """The result of a function that may recurse deeply in Rust."""
-    results: list[_T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(function())
-        except BaseException as error:  # raised again by the caller
-            errors.append(error)
-
     before = threading.stack_size(_STACK)
-    try:
-        thread = threading.Thread(target=run, name="relaxpy grammar")
-        thread.start()
-    except RuntimeError as error:
-        raise ModelError(f"there is no room for a stack of {_STACK >> 20} MB: {error}") from None
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
-
-
-def _refused(param: str, message: str) -> ParameterError:
-    error = ParameterError(message)
-    error.param = param
-    return error
+    with ThreadPoolExecutor(1, "relaxpy grammar") as thread:
+        try:
+            result = thread.submit(function)
+        except RuntimeError as error:
+            message = f"there is no room for a stack of {_STACK >> 20} MB: {error}"
+            raise ModelError(message) from None
+        finally:
+            threading.stack_size(before)
+        return result.result()
 
 
 def _short(message: str) -> str:
@@ -291,7 +279,7 @@ def _of_schema(schema: Any) -> dict[str, Any]:
             text = json.dumps({**schema, "x-guidance": own})
             return {"json_schema": json.loads(text)}  # of this moment, and of JSON
     except (TypeError, ValueError, RecursionError) as error:
-        raise _refused("schema", f"schema is not one of JSON: {error}") from None
+        raise ParameterError(f"schema is not one of JSON: {error}", param="schema") from None
     expected = "a JSON schema, which is an object, or a model of pydantic"
     raise ParameterError.of("schema", schema, expected)
 

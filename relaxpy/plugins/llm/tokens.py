@@ -18,6 +18,8 @@ _LONGEST_CHARACTER = 4
 """The most tokens of a character: one for each of its bytes."""
 _TOKENS_BEFORE = 6
 """Tokens of the text before that decide whether the next one begins with a space."""
+_CHARACTERS = 128
+"""The characters that any token may have; few vocabularies have a longer one."""
 _CACHED_TEXTS = 1000
 """The most words, or texts without a division into words, whose tokens a thread remembers."""
 
@@ -43,30 +45,32 @@ class Tokenizer:
         if hasattr(own.model, "_resize_cache"):
             own.model._resize_cache(_CACHED_TEXTS)
 
+    def is_too_long(self, characters: int, tokens: int) -> bool:
+        """True if a text of so many characters surely has more than so many tokens."""
+        return characters > tokens * _CHARACTERS and characters > tokens * self._longest
+
     @cached_property
-    def longest(self) -> int:
+    def _longest(self) -> int:
         """The characters of the longest token."""
         return max(map(len, self.own.get_vocab()), default=0)
 
     def encode(self, text: str, *, is_rendered: bool = False) -> list[int]:
         """The tokens of a text; one that a chat template rendered has its first token already."""
-        try:
-            with failures_as_errors("the tokenizer cannot read a text"):
-                # Other than `encode`, it lets other threads run.
-                [found] = self.own.encode_batch_fast([text], add_special_tokens=not is_rendered)
-                tokens: list[int] = found.ids
-                return tokens
-        except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
-            raise ModelError(f"a text has half of a character: {text!r:.60}") from None
+        [found] = self._encoded([text], add_special_tokens=not is_rendered)
+        tokens: list[int] = found.ids
+        return tokens
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> list[Any]:
         """The tokens of pairs of texts, and to which of the two each belongs, (tokens, 2)."""
+        return [np.array([one.ids, one.type_ids], np.int32).T for one in self._encoded(pairs)]
+
+    def _encoded(self, texts: Sequence[Any], **options: Any) -> Any:
         try:
             with failures_as_errors("the tokenizer cannot read a text"):
-                found = self.own.encode_batch_fast([*pairs])
-        except (UnicodeEncodeError, TypeError):
-            raise ModelError("a text has half of a character") from None
-        return [np.array([one.ids, one.type_ids], np.int32).T for one in found]
+                # Other than `encode`, it lets other threads run.
+                return self.own.encode_batch_fast([*texts], **options)
+        except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
+            raise ModelError(f"a text has half of a character: {texts[0]!r:.60}") from None
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without those that only control the model."""
@@ -95,7 +99,7 @@ class TextStream:
 
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
         """`before` are the tokens of the text that is continued."""
-        self.tokenizer = tokenizer
+        self._decoded = tokenizer.decode
         count = _TOKENS_BEFORE  # and more of them, if these begin within a character
         while count < len(before) and self._decoded(before[-count:]).startswith(_INCOMPLETE):
             count *= 2
@@ -150,9 +154,6 @@ class TextStream:
                     self._whole = end
                     break
         return found
-
-    def _decoded(self, tokens: Sequence[int]) -> str:
-        return self.tokenizer.decode(tokens)
 
 
 def require_tokenizers() -> Any:
@@ -279,10 +280,9 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
         )
     _refuse_others(meta)
     words = meta.texts("tokenizer.ggml.tokens")
-    kinds = meta.values.get("tokenizer.ggml.token_type")
-    kinds = [_NORMAL] * len(words) if kinds is None else meta.numbers(
-        "tokenizer.ggml.token_type", len(words)
-    ).tolist()  # fmt: skip
+    name, kinds = "tokenizer.ggml.token_type", [_NORMAL] * len(words)
+    if meta.values.get(name) is not None:
+        kinds = meta.numbers(name, len(words)).tolist()
     try:
         with failures_as_errors("its tokens contradict each other"):
             own = makers[kind](meta, words, kinds)

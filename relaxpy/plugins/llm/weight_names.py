@@ -21,6 +21,12 @@ def names_of(config: Config, weights: Collection[str]) -> Mapping[str, Any]:
     return head | _llama_like(config, prefix)
 
 
+def sources_of(origin: Any) -> list[str]:
+    """The tensors that an entry of such a table consists of."""
+    names = origin[0] if isinstance(origin, tuple) else origin
+    return [names] if isinstance(names, str) else list(names)
+
+
 def _llama_like(config: Config, prefix: str) -> dict[str, Any]:
     names: dict[str, Any] = {"embedding.weight": f"{prefix}embed_tokens.weight"}
     norm = {"norm.weight": f"{prefix}norm.weight"}

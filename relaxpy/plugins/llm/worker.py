@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
@@ -36,13 +37,13 @@ class Job:
         self._wake = wake
         self._new: list[Piece] = []
         self._left = len(choices)
-        self._waiting: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
 
     async def received(self) -> list[Piece]:
         """The pieces that have come since the last call, at least one; none after the end."""
-        if self._left and not self._new:
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+        if self._left:
+            await self._news.wait()
+            self._news.clear()
         new, self._new = self._new, []
         self._left -= sum(piece.is_last for piece in new)
         return new
@@ -60,8 +61,7 @@ class Job:
     def take(self, new: list[Piece]) -> None:
         """Receive pieces, in the thread of the loop."""
         self._new += new
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        self._news.set()
 
     def _piece(self, index: int, choice: Continuation) -> Piece | None:
         before, request = choice.read, choice.request
@@ -88,7 +88,7 @@ class Worker:
         self.model = model
         self._new: list[Job] = []
         self._jobs: list[Job] = []
-        self._calls: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._calls: list[tuple[Callable[[], Any], Future[Any]]] = []
         self._news, self._is_stopped = Event(), False
         self._thread = Thread(target=self._run, name="relaxpy engine", daemon=True)
 
@@ -122,10 +122,10 @@ class Worker:
 
     async def call(self, function: Callable[[], Any]) -> Any:
         """The result of a function that uses the engine, called between two steps."""
-        result = self._loop.create_future()
+        result: Future[Any] = Future()
         self._calls.append((function, result))
         self._news.set()
-        return await result
+        return await asyncio.wrap_future(result)
 
     def _run(self) -> None:
         while True:
@@ -133,7 +133,7 @@ class Worker:
                 self._news.wait()
             self._news.clear()
             if self._calls:
-                self._answer(*self._calls.pop(0))
+                settle(*self._calls.pop(0))
             while self._new:
                 self._jobs.append(self._new.pop(0))
             ends = self._is_stopped
@@ -148,20 +148,6 @@ class Worker:
             if ends:
                 return
 
-    def _answer(self, function: Callable[[], Any], result: asyncio.Future[Any]) -> None:
-        set_result: Callable[[Any], None] = result.set_result
-        try:
-            found: Any = function()
-        except Exception as error:
-            set_result, found = result.set_exception, error
-
-        def deliver() -> None:
-            if not result.done():  # its client may have left
-                set_result(found)
-
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(deliver)
-
     def _deliver(self, jobs: Sequence[Job]) -> None:
         """Send on what is new, all at once, as waking the loop takes most of the time."""
         pieces = [(job, new) for job in jobs if (new := job.new())]
@@ -174,3 +160,15 @@ class Worker:
 def _hand_out(pieces: Sequence[tuple[Job, list[Piece]]]) -> None:
     for job, new in pieces:
         job.take(new)
+
+
+def settle(function: Callable[[], Any], result: Future[Any]) -> None:
+    """Let the result of a function, or its error, be that of a future, if anybody waits for it."""
+    if not result.set_running_or_notify_cancel():
+        return
+    try:
+        found = function()
+    except Exception as error:
+        result.set_exception(error)
+    else:
+        result.set_result(found)

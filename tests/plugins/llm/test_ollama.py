@@ -104,6 +104,7 @@ def test_errors_are_as_ollama_has_them(client: Any, running: Running) -> None:
         (lambda: client.generate("tiny", "a", options={"top_p": 3}), 400, "top_p cannot be 3"),
         (lambda: client.chat("tiny", ASK, tools=TOOLS), 400, "takes no tools"),
         (lambda: client.chat("tiny", ASK, format={"type": "x"}), 400, "Invalid type: x"),
+        (lambda: client.pull("tiny"), 404, "^Not Found"),
     ):
         with pytest.raises(ollama.ResponseError, match=message) as caught:
             call()

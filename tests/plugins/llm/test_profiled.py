@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from relaxpy.exec.inspect.profile import Profile, ProfileRow
 from relaxpy.llm import ModelError
 from relaxpy.plugins.cli.main import main
+from relaxpy.plugins.llm.profiled import StepProfile
 
 TEXT = "the cat sat on the mat"
 
@@ -42,6 +44,14 @@ def test_a_profile_has_each_operator_in_its_layer(lm: Any) -> None:
     assert "this machine copies" in str(found) or found.bandwidth is None
     assert (lm.logits(TEXT) == before).all()
     assert lm.generate(TEXT, max_tokens=3)
+
+
+def test_a_layer_has_a_share_of_the_peak_where_an_operator_has_one() -> None:
+    plain, measured = ProfileRow("a", "", 1, 0.1), ProfileRow("b", "", 1, 0.3, share=0.5)
+    layers = {"first": Profile((plain,), 0.1), "second": Profile((plain, measured), 0.4)}
+    step = StepProfile(1, 0, Profile((plain, measured), 0.5), layers)
+    shares = [row.share for row in step.by_layer]
+    assert shares == [None, pytest.approx(0.5 * 0.3 / 0.4), None]
 
 
 def test_the_last_chunk_of_a_prompt_counts(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:

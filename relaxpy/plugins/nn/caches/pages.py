@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from operator import setitem
 from typing import Any, Final, TypeAlias
 
@@ -358,7 +359,8 @@ class PagedKVCache(SequenceState):
         if tree is not None and len(tree) != total:
             raise RuntimeCheckError(f"{total} tokens have parents, found {len(tree)}")
         seqs = [self._settled(seq_id) for seq_id in seq_ids]
-        parents = _split(tree, lengths)
+        rest = iter(tree or ())
+        parents = [None if tree is None else [*islice(rest, length)] for length in lengths]
         depths = [*map(_depths, parents, lengths)]
         needed = sum(map(self.pages.needed, seqs, lengths))
         if needed > len(self.pages.free):
@@ -685,17 +687,6 @@ def _in_window(seq: Sequence, slots: list[int]) -> list[int]:
     if seq.window is None or len(slots) <= seq.window:
         return slots
     return [*slots[: seq.sinks], *slots[len(slots) - (seq.window - seq.sinks) :]]
-
-
-def _split(tree: list[int] | None, lengths: list[int]) -> list[list[int] | None]:
-    if tree is None:
-        return [None] * len(lengths)
-    parts: list[list[int] | None] = []
-    start = 0
-    for length in lengths:
-        parts.append(tree[start : start + length])
-        start += length
-    return parts
 
 
 def _depths(parents: list[int] | None, length: int) -> list[int] | range:
