@@ -170,8 +170,8 @@ def application(
     models = Models.of(model) if isinstance(model, LanguageModel) else model
     server = _Server(models, max_tokens, queue, max_body)
 
-    async def not_there(_: Any, error: HTTPException) -> JSONResponse:
-        body = ApiError(error.status_code, f"{error.detail}").body()
+    async def not_there(request: Any, error: HTTPException) -> JSONResponse:
+        body = ApiError(error.status_code, f"{error.detail}").body(request.url.path)
         return JSONResponse(body, error.status_code)
 
     routes = [
@@ -187,7 +187,7 @@ def application(
         ),
     ]
     handler = server.guarded(server.reranking)
-    routes += [Route(path, handler, methods=["POST"]) for path in ("/v1/rerank", "/rerank")]
+    routes += [Route(f"{path}/rerank", handler, methods=["POST"]) for path in ("", "/v1", "/v2")]
     handler = server.guarded(server.response)
     routes.append(Route("/v1/responses", handler, methods=["POST"]))
     for path in ("generate", "chat"):
@@ -258,8 +258,7 @@ class _Server:
                 response = await handle(request)
             except (ApiError, ModelError, RecursionError) as error:
                 api = error_of(error)
-                is_ollama = request.url.path.startswith("/api/")
-                body = {"error": api.message} if is_ollama else api.body()
+                body = api.body(request.url.path)
                 response = JSONResponse(body, api.status, headers=api.headers)
             self.answered[response.status_code] += 1
             return response
@@ -339,7 +338,7 @@ class _Server:
         """The answer to a conversation, as OpenAI's API of responses has it."""
         async with self._body(request) as fields:
             lease, what = await self._read(request, fields, asked_response)
-        return await self._answered(request, lease, what, ResponsesAnswer)
+        return await self._answered(request, lease, what, partial(ResponsesAnswer, fields))
 
     async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
         """The answer to a prompt or a conversation, as Ollama has it; without one, (un)load."""
@@ -440,6 +439,7 @@ class _Server:
             one = described(name, model, entry.bytes, self.created)
             if is_loaded:
                 one |= {"expires_at": moment(time.time() + entry.seconds_left), "size_vram": 0}
+                one |= {} if model is None else {"context_length": model.decoder.context}
             if entry.model is not None or not is_loaded:
                 own.append(one)
         return JSONResponse({"models": own})
@@ -609,7 +609,8 @@ class _WithHeaders:
         if error is None:
             await self.app(scope, receive, send)
         else:
-            response = JSONResponse(error.body(), error.status, headers={"connection": "close"})
+            body, headers = error.body(scope["path"]), {"connection": "close"}
+            response = JSONResponse(body, error.status, headers=headers)
             await response(scope, receive, send)
 
 
