@@ -31,7 +31,7 @@ _TOLD: Final = (
 )
 """Fields that an answer repeats."""
 _LOGPROBS: Final = "message.output_text.logprobs"
-"""What `include` has for logprobs; the rest of it is of tools that are not supported."""
+"""The entry of `include` for logprobs; its others are of tools that are not supported."""
 
 
 def asked_response(fields: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
