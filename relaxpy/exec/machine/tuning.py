@@ -143,8 +143,9 @@ class Weights:
     """The columns of a panel that is decoded for many rows."""
     LARGEST: Final = 256  # breadth: product with weights of 4 bits
     """The most nodes of a value."""
-    LEAST_ROWS: Final = 10  # llm: 4 bits
-    """The rows from which panels of floats are decoded once for all of them."""
+    LEAST_ROWS: Final = {128: 10, 256: 10, 512: 40}  # llm: 4 bits
+    """The rows from which panels of floats are decoded once for all of them, by the vector's bits:
+    more rows share a column that is decoded in wide registers."""
     LEAST_DIGIT_ROWS: Final = 5  # llm: w4a8
     """The same for int8 panels."""
     DEPTH: Final = 1024  # llm: 4 bits
@@ -158,7 +159,7 @@ class Weights:
     OF_A_SUM: Final = 8  # llm: 4 bits
     """The digits that are summed in a lane."""
     _FEW: Final = {1: 1, 2: 2, 4: 1}  # llm: 4 bits
-    CELLS: Final = {128: _FEW, 256: _FEW, 512: {1: 1, 2: 4, 4: 4, 8: 3}}  # llm: 4 bits
+    CELLS: Final = {128: _FEW, 256: _FEW, 512: {1: 1, 2: 4, 4: 4, 8: 2}}  # llm: 4 bits
     """The columns of sums that fit into registers, by their bits and the number of rows. Those of
     a single row are read one by one, in memory order: they are bandwidth-bound."""
     CELLS_OF_DIGITS: Final = {1: 1, 2: 2, 4: 2}  # llm: w4a8

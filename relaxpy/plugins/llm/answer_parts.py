@@ -172,9 +172,14 @@ def chosen_tools(choice: Any, tools: Sequence[Tool]) -> tuple[list[Tool], bool]:
             if named := [tool for tool in tools if tool.name == name]:
                 return named, True
             raise ParameterError.of("tool_choice", name, "the name of one of the tools")
+        case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [*allowed]}}:
+            own = [{"type": "function", "function": {"name": tool.name}} for tool in tools]
+            if mode in ("auto", "required") and allowed and all(one in own for one in allowed):
+                named = [tool for tool, one in zip(tools, own, strict=True) if one in allowed]
+                return named, mode == "required"
         case _:
             pass
-    expected = "auto, none, required (with tools), or the name of one as an object of OpenAI's API"
+    expected = "auto, none, required (with tools), or an object of OpenAI's API with tools' names"
     raise ParameterError.of("tool_choice", choice, expected)
 
 

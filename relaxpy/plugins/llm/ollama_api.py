@@ -26,12 +26,16 @@ IGNORED: Final = {
     *("repeat_last_n", "mirostat_tau", "mirostat_eta", "penalize_newline"),
 }
 """Options that have no effect here."""
-_REFUSED: Final = ("suffix", "context", "template", "images", "logprobs", "top_logprobs")
+REFUSED: Final = ("suffix", "context", "template", "images")
 """Fields that change answers in ways that are not supported, unless they are empty."""
-_OWN: Final = {
+IMAGES: Final = ("width", "height", "steps")
+"""Fields of models that draw, which have no effect here."""
+OWN: Final = {
     *("model", "name", "options", "format", "think", "raw", "system", "prompt", "messages"),
-    *_REFUSED,
+    *("logprobs", "top_logprobs"),
 }
+OF_EMBEDDINGS: Final = {"input", "dimensions", "truncate", "model", "name", "options", "keep_alive"}
+"""Those of requests for embeddings, whose options have no effect."""
 
 
 def model_name(name: Any) -> Any:
@@ -59,7 +63,7 @@ def asked_ollama(
 
     Errors: as of `asked`.
     """
-    for name in _REFUSED:
+    for name in REFUSED:
         if fields.get(name):
             raise ApiError(400, f"{name} is not supported", param=name)
     _check_text(fields, "prompt")
@@ -68,7 +72,8 @@ def asked_ollama(
         raise ParameterError.of("options", options, "an object")
     chosen = {name: v for name, v in options.items() if v is not None and name not in IGNORED}
     own: dict[str, Any] = {**DEFAULTS, **chosen}
-    own |= {name: value for name, value in fields.items() if name not in _OWN}
+    known = {*OWN, *REFUSED, *IMAGES}
+    own |= {name: value for name, value in fields.items() if name not in known}
     most = own.pop("num_predict", -1)
     own["max_tokens"] = most_tokens if most in (-1, -2) else most
     form = fields.get("format", "")
@@ -80,7 +85,10 @@ def asked_ollama(
     kind: Any = "text" if path == "generate" and fields.get("raw") is True else "chat"
     if kind == "text":
         own["prompt"] = fields.get("prompt", "")
+        if fields.get("logprobs"):
+            own["logprobs"] = fields.get("top_logprobs", 0)
     else:
+        own |= {name: fields[name] for name in ("logprobs", "top_logprobs") if name in fields}
         own["messages"] = _messages(path, fields)
         think = fields.get("think")
         if think is not None:
@@ -94,11 +102,15 @@ def asked_ollama_embeddings(
     path: str, fields: Mapping[str, Any], model: LanguageModel
 ) -> tuple[list[list[int]], bool, int, list[str]]:
     """The contents of a request for embeddings, as those of `asked_embeddings`."""
-    own = {name: value for name, value in fields.items() if name in ("input", "dimensions")}
+    others = OF_EMBEDDINGS - {"input", "dimensions"}
+    own = {name: value for name, value in fields.items() if name not in others}
     if path == "embeddings":
         _check_text(fields, "prompt")
-        own = {"input": fields.get("prompt", "")}
-    return asked_embeddings(own, model)
+        own["input"] = own.pop("prompt", "")
+    cuts = fields.get("truncate", True)
+    if type(cuts) is not bool:
+        raise ParameterError.of("truncate", cuts, "true or false")
+    return asked_embeddings(own, model, cuts=cuts)
 
 
 def _check_text(fields: Mapping[str, Any], name: str) -> None:
@@ -144,7 +156,7 @@ class OllamaAnswer(Answer):
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         self._ended = reasons[0]
         parts = self._parts(0, texts[0], is_last=True)
-        return json.dumps(self._line(parts, is_done=True))
+        return json.dumps(self._line(parts, range(self.started[0].read), is_done=True))
 
     @override
     def first(self) -> str:
@@ -156,17 +168,19 @@ class OllamaAnswer(Answer):
             self._first = time.monotonic_ns()
         self._ended = piece.reason
         parts = self._parts(0, piece.text, is_last=piece.is_last)
-        return f"{json.dumps(self._line(parts, is_done=False))}\n" if parts else ""
+        if not parts and not self.what.with_logprobs:
+            return ""
+        return f"{json.dumps(self._line(parts, piece.tokens, is_done=False))}\n"
 
     @override
     def last(self) -> str:
-        return f"{json.dumps(self._line({}, is_done=True))}\n"
+        return f"{json.dumps(self._line({}, range(0), is_done=True))}\n"
 
     @override
     def failed(self, error: ApiError) -> str:
         return f"{json.dumps({'error': error.message})}\n"
 
-    def _line(self, parts: Mapping[str, Any], *, is_done: bool) -> dict[str, Any]:
+    def _line(self, parts: Mapping[str, Any], tokens: range, *, is_done: bool) -> dict[str, Any]:
         """A piece of the answer with these fields of a message; the last one has the counts."""
         found: dict[str, Any] = {"model": self.model.name, "created_at": moment(time.time())}
         content, thoughts = parts.get("content") or "", parts.get("reasoning_content")
@@ -183,6 +197,8 @@ class OllamaAnswer(Answer):
                     for call in calls
                 ]
             found["message"] = message
+        if logprobs := self._entries(0, tokens):
+            found["logprobs"] = logprobs
         found["done"] = is_done
         if is_done:
             now, usage = time.monotonic_ns(), self.usage()

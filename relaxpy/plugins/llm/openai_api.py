@@ -152,7 +152,7 @@ _SAMPLING: Final[Mapping[str, str]] = {
 _IGNORED: Final = {
     *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
     *("prompt_cache_retention", "cache_prompt", "id_slot", "slot_id", "priority"),
-    *("request_id", "timings_per_token", "return_progress"),
+    *("prompt_cache_options", "request_id", "timings_per_token", "return_progress"),
 }
 """Fields that have no effect on an answer."""
 _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
@@ -173,6 +173,7 @@ _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     **dict.fromkeys(("format", "template", "chat_template", "system"), ("",)),
     **dict.fromkeys(("n_predict", "max_new_tokens", "truncate_prompt_tokens"), (-1,)),
     **dict.fromkeys(("audio", "prediction", "web_search_options", "lora", "adapter"), ()),
+    "moderation": (),
     "thinking": (),
 }
 """Fields that change an answer, and their only supported values, which change nothing.
@@ -296,9 +297,9 @@ _OF_EMBEDDINGS: Final = {"input", "model", "encoding_format", "dimensions", "kee
 
 
 def asked_embeddings(
-    fields: Mapping[str, Any], model: LanguageModel
+    fields: Mapping[str, Any], model: LanguageModel, *, cuts: bool = False
 ) -> tuple[list[list[int]], bool, int, list[str]]:
-    """The contents of a request for embeddings.
+    """The contents of a request for embeddings, whose inputs are cut to fit the context if `cuts`.
 
     These are the tokens of each input, whether embeddings are written in base64, the numbers of
     each that are returned, and the names of fields that nobody knows.
@@ -308,7 +309,7 @@ def asked_embeddings(
     ignored = _ignored(fields, _OF_EMBEDDINGS)
     if "input" not in fields:
         raise ApiError(400, "input is missing", param="input")
-    prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS)
+    prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS, cuts=cuts)
     encoding = fields.get("encoding_format", "float")
     if encoding not in ("float", "base64"):
         raise ParameterError.of("encoding_format", encoding, "float or base64")
@@ -567,7 +568,12 @@ def _check_count(listed: Sequence[Any], name: str, most: int) -> None:
 
 
 def _prompts(
-    prompt: Any, model: LanguageModel, name: str = "prompt", most: int = _MOST_CHOICES
+    prompt: Any,
+    model: LanguageModel,
+    name: str = "prompt",
+    most: int = _MOST_CHOICES,
+    *,
+    cuts: bool = False,
 ) -> list[list[int]]:
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
         listed = prompt
@@ -581,7 +587,7 @@ def _prompts(
     found = []
     for one in listed:
         try:
-            found.append(model.tokens(one))
+            found.append(model.tokens(one)[: model.decoder.context if cuts else None])
         except ContextError as error:
             raise ApiError(400, f"{error}", param=name, code=_TOO_LONG) from None
         if len(found[-1]) > model.decoder.context:  # before all others are read
@@ -783,6 +789,8 @@ class Answer:
     def _logprobs(self, index: int, tokens: range) -> dict[str, Any] | None:
         if not self.what.with_logprobs:
             return None
+        if self.what.kind == "chat":
+            return {"content": self._entries(index, tokens), "refusal": None}
         request, piece = self.started[index].request, self.model.tokenizer.piece
         rows: list[Any] = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
         rows = [(t, max(p, _LEAST), [(o, max(q, _LEAST)) for o, q in top]) for t, p, top in rows]
@@ -791,35 +799,35 @@ class Answer:
             scores = self.scores[index // self.what.choices]
             found = [(t, *row) for t, row in zip(prompt[1:], scores, strict=True)]
             rows = [(prompt[0], None, []), *found, *rows]
-        if self.what.kind == "text":
-            offset, offsets = self._lengths[index], []
-            for token, _, _ in rows:
-                offsets.append(offset)
-                offset += len(piece(token))
-            self._lengths[index] = offset
-            return {
-                "tokens": [piece(token) for token, _, _ in rows],
-                "token_logprobs": [logprob for _, logprob, _ in rows],
-                "top_logprobs": [
-                    None if logprob is None else _first_by_text(piece, top)
-                    for _, logprob, top in rows
-                ],
-                "text_offset": offsets,
-            }
+        offset, offsets = self._lengths[index], []
+        for token, _, _ in rows:
+            offsets.append(offset)
+            offset += len(piece(token))
+        self._lengths[index] = offset
+        return {
+            "tokens": [piece(token) for token, _, _ in rows],
+            "token_logprobs": [logprob for _, logprob, _ in rows],
+            "top_logprobs": [
+                None if logprob is None else _first_by_text(piece, top) for _, logprob, top in rows
+            ],
+            "text_offset": offsets,
+        }
+
+    def _entries(self, index: int, tokens: range) -> list[dict[str, Any]]:
+        """The logprobs of tokens of a choice, each with those of the likeliest ones."""
 
         def entry(token: int, logprob: float) -> dict[str, Any]:
-            text = piece(token)
+            text = self.model.tokenizer.piece(token)
             # A token may be a part of a character, whose bytes the tokenizer does not tell.
             own = None if "\N{REPLACEMENT CHARACTER}" in text else list(text.encode())
-            return {"token": text, "logprob": logprob, "bytes": own}
+            return {"token": text, "logprob": max(logprob, _LEAST), "bytes": own}
 
-        return {
-            "content": [
-                entry(token, logprob) | {"top_logprobs": [entry(*other) for other in top]}
-                for token, logprob, top in rows
-            ],
-            "refusal": None,
-        }
+        request, found = self.started[index].request, []
+        for k in tokens if self.what.with_logprobs else ():
+            logprob, top = request.logprobs[k]
+            one = entry(request.tokens[k], logprob)
+            found.append({**one, "top_logprobs": [entry(*other) for other in top]})
+        return found
 
 
 def _first_by_text(

@@ -18,10 +18,20 @@ from relaxpy.plugins.llm.worker import Piece
 
 REFUSED: Final = ("previous_response_id", "conversation", "background", "prompt", "max_tool_calls")
 """Fields that need what the server does not keep, unless they are false."""
-IGNORED: Final = ("include", "truncation", "stream_options")
+IGNORED: Final = (
+    *("truncation", "stream_options", "context_management", "background_options", "image"),
+    "access_programs",
+)
 """Fields that have no effect here."""
-OWN: Final = ("input", "instructions", "max_output_tokens", "reasoning", "text")
+OWN: Final = ("input", "instructions", "max_output_tokens", "reasoning", "text", "include")
 """Fields that conversations have by other names."""
+_TOLD: Final = (
+    *("instructions", "max_output_tokens", "metadata", "reasoning", "text", "tool_choice", "tools"),
+    *("top_logprobs", "truncation", "user", "safety_identifier", "prompt_cache_key"),
+)
+"""Fields that an answer repeats."""
+_LOGPROBS: Final = "message.output_text.logprobs"
+"""The entry of `include` for logprobs; its others are of tools that are not supported."""
 
 
 def asked_response(fields: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
@@ -43,6 +53,13 @@ def asked_response(fields: Mapping[str, Any], model: LanguageModel, most_tokens:
             raise ParameterError.of(name, value, "an object")
         if value.get(entry) is not None:
             own["reasoning_effort" if name == "reasoning" else "response_format"] = value[entry]
+        if value.get("verbosity") is not None:
+            own["verbosity"] = value["verbosity"]
+    include = fields.get("include", [])
+    if not isinstance(include, list):
+        raise ParameterError.of("include", include, "a list")
+    if _LOGPROBS in include:
+        own["logprobs"] = True
     own |= {name: _nested(own[name]) for name in ("tools", "tool_choice") if name in own}
     return asked("chat", own, model, most_tokens)
 
@@ -51,6 +68,9 @@ def _nested(value: Any) -> Any:
     """A function whose entries are in an object of their own, as conversations have it."""
     if isinstance(value, list):
         return [_nested(one) for one in value]
+    if isinstance(value, dict) and value.get("type") == "allowed_tools":
+        own = {name: _nested(entry) for name, entry in value.items() if name != "type"}
+        return {"type": "allowed_tools", "allowed_tools": own}
     if not isinstance(value, dict) or value.get("type") != "function" or "function" in value:
         return value
     own = {name: entry for name, entry in value.items() if name != "type" and entry is not None}
@@ -90,8 +110,17 @@ def _messages(fields: Mapping[str, Any]) -> list[Any]:
 class ResponsesAnswer(Answer):
     """The bodies of an answer: one in the end, or events for its pieces."""
 
-    def __init__(self, what: Asked, model: LanguageModel, started: Sequence[Continuation]) -> None:
+    def __init__(
+        self,
+        fields: Mapping[str, Any],
+        what: Asked,
+        model: LanguageModel,
+        started: Sequence[Continuation],
+    ) -> None:
         super().__init__(what, model, started)
+        self._told_again = {name: fields[name] for name in _TOLD if name in fields}
+        self._scores: list[Any] = []
+        """The logprobs of tokens whose text has not come yet."""
         self._items: list[dict[str, Any]] = []
         self._open = ""
         """The type of the last item, if it goes on."""
@@ -101,7 +130,7 @@ class ResponsesAnswer(Answer):
     @override
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         self._ended = reasons[0] or "stop"
-        self._added(self._parts(0, texts[0], is_last=True))
+        self._added(self._parts(0, texts[0], is_last=True), range(self.started[0].read))
         self._closed()
         return json.dumps(self._response(is_done=True))
 
@@ -114,7 +143,7 @@ class ResponsesAnswer(Answer):
     @override
     def chunk(self, piece: Piece) -> str:
         self._ended = piece.reason or "stop"
-        return self._added(self._parts(0, piece.text, is_last=piece.is_last))
+        return self._added(self._parts(0, piece.text, is_last=piece.is_last), piece.tokens)
 
     @override
     def last(self) -> str:
@@ -142,15 +171,19 @@ class ResponsesAnswer(Answer):
         """An event of the text of the last item."""
         return self._of_item(kind, item_id=self._items[-1]["id"], content_index=0, **fields)
 
-    def _added(self, parts: Mapping[str, Any]) -> str:
+    def _added(self, parts: Mapping[str, Any], tokens: range) -> str:
         """Add the fields of a message to the items; the events that say so."""
         events = ""
+        self._scores += self._entries(0, tokens)
         for name, kind in (("reasoning_content", "reasoning"), ("content", "message")):
             if text := parts.get(name):
                 if self._open != kind:
                     events += self._closed() + self._begun(kind)
-                self._items[-1]["content"][0]["text"] += text
-                more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+                part, more = self._items[-1]["content"][0], dict[str, Any]()
+                part["text"] += text
+                if kind == "message":
+                    more["logprobs"], self._scores = self._scores, []
+                    part["logprobs"] += more["logprobs"]
                 events += self._of_text(f"{_TEXTS[kind]}.delta", delta=text, **more)
         for call in parts.get("tool_calls", ()):
             own, arguments = call["function"], call["function"]["arguments"]
@@ -188,7 +221,10 @@ class ResponsesAnswer(Answer):
         kind, item, self._open = self._open, self._items[-1], ""
         [part] = item["content"]
         item["status"] = "incomplete" if self._ended == "length" else "completed"
-        more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+        more = {}
+        if kind == "message":
+            part["logprobs"] += self._scores
+            more["logprobs"], self._scores = part["logprobs"], []
         events = self._of_text(f"{_TEXTS[kind]}.done", text=part["text"], **more)
         events += self._of_text("content_part.done", part=part)
         return events + self._of_item("output_item.done", item=item)
@@ -212,6 +248,7 @@ class ResponsesAnswer(Answer):
             "top_p": self.what.options.get("top_p", 1),
             "tool_choice": "auto",
             "tools": [],
+            **self._told_again,
             "usage": {
                 "input_tokens": read,
                 "input_tokens_details": usage["prompt_tokens_details"],

@@ -183,6 +183,7 @@ def application(
         ("POST", "/v1/embeddings"): server.embeddings,
         ("POST", "/v1/rerank"): server.reranking,
         ("POST", "/rerank"): server.reranking,
+        ("POST", "/v2/rerank"): server.reranking,
         ("POST", "/api/generate"): partial(server.ollama_answer, "generate"),
         ("POST", "/api/chat"): partial(server.ollama_answer, "chat"),
         ("POST", "/api/embed"): partial(server.ollama_embeddings, "embed"),
@@ -335,7 +336,7 @@ class _Server:
         """The answer to a conversation, as OpenAI's API of responses has it."""
         async with self._body(request) as fields:
             lease, what = await self._read(request, fields, asked_response)
-        return await self._answered(request, lease, what, ResponsesAnswer)
+        return await self._answered(request, lease, what, partial(ResponsesAnswer, fields))
 
     async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
         """The answer to a prompt or a conversation, as Ollama has it; without one, (un)load."""
@@ -427,6 +428,7 @@ class _Server:
             one = described(name, model, entry.bytes, self.created)
             if is_loaded:
                 one |= {"expires_at": moment(time.time() + entry.seconds_left), "size_vram": 0}
+                one |= {} if model is None else {"context_length": model.decoder.context}
             if entry.model is not None or not is_loaded:
                 own.append(one)
         return {"models": own}

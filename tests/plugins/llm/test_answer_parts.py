@@ -298,6 +298,18 @@ def test_an_answer_has_a_form_or_calls_tools(models: Any, serve: Any) -> None:
         ("json", {"tools": TOOLS * 99}, "of at most 128", "tools"),
         ("json", {"tools": TOOLS, "tool_choice": "x"}, "tool_choice cannot be 'x'", "tool_choice"),
         ("json", {"tool_choice": "required"}, "tool_choice cannot be 'required'", "tool_choice"),
+        *(
+            (
+                "json",
+                {"tools": TOOLS, "tool_choice": choice},
+                "tool_choice cannot be",
+                "tool_choice",
+            )
+            for choice in (
+                {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": only}}
+                for mode, only in (("x", TOOLS), ("auto", [{"type": "function"}]), ("auto", []))
+            )
+        ),
         (
             "json",
             {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "rm"}}},

@@ -1,4 +1,4 @@
-"""Clients of others, as they are: LangChain and LlamaIndex."""
+"""Clients of others, as they are: LangChain, LlamaIndex and Cohere."""
 
 import asyncio
 import json
@@ -85,6 +85,19 @@ def test_langchain_of_ollama(running: Running, lm: Any) -> None:
     wanted = lm.generate(HELLO, max_tokens=9)
     assert own.invoke("hello cat").content == wanted
     assert "".join(piece.content for piece in own.stream("hello cat")) == wanted
+
+
+@pytest.mark.parametrize("client", ["Client", "ClientV2"])
+def test_cohere_orders_documents(running: Running, lm: Any, client: str) -> None:
+    kind = getattr(pytest.importorskip("cohere"), client)
+    texts = ["the dog sat", "hello cat", "hello"]
+    query, *others = (lm.embed(text) for text in ("hello", *texts))
+    cosines = [one @ query / ((one @ one) * (query @ query)) ** 0.5 for one in others]
+    with pytest.importorskip("httpx").Client() as http:
+        own = kind("none", base_url=running.url, httpx_client=http)
+        found = own.rerank(model="tiny", query="hello", documents=texts, top_n=2).results
+    assert [one.index for one in found] == sorted(range(3), key=lambda k: -cosines[k])[:2]
+    assert [one.relevance_score for one in found] == pytest.approx(sorted(cosines)[:0:-1], rel=1e-5)
 
 
 def test_llama_index_has_the_answers_of_generate(running: Running, lm: Any) -> None:

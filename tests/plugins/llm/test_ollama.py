@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.plugins.llm.conftest import Running
@@ -61,6 +62,30 @@ def test_answers_have_forms(client: Any) -> None:
     assert client.generate("tiny", "cat", format="json", options=OPTIONS).response[0] == "{"
 
 
+@pytest.mark.parametrize("raw", [True, False])
+def test_logprobs(client: Any, lm: Any, raw: bool) -> None:
+    own = lm.tokens("the cat" if raw else [{"role": "user", "content": "the cat"}])
+    scores = lm.logits(own)[-1].astype("float64")
+    scores -= scores.max()
+    scores -= np.log(np.exp(scores).sum())
+    options = {"temperature": 0, "num_predict": 3}
+    call = {"raw": raw, "options": options, "logprobs": True, "top_logprobs": 2}
+    answer = client.generate("tiny", "the cat", **call)
+    assert len(answer.logprobs) == 3
+    best = [(one.token, one.logprob) for one in answer.logprobs[0].top_logprobs]
+    assert [token for token, _ in best] == [
+        lm.tokenizer.piece(int(token)) for token in scores.argsort()[-2:][::-1]
+    ]
+    assert [score for _, score in best] == pytest.approx(list(np.sort(scores)[-2:][::-1]), rel=1e-4)
+    assert (answer.logprobs[0].token, answer.logprobs[0].logprob) == best[0]
+    pieces = client.generate("tiny", "the cat", stream=True, **call)
+    told = [one for piece in pieces for one in piece.logprobs or ()]
+    for one, other in zip(told, answer.logprobs, strict=True):
+        assert one.token == other.token
+        assert one.logprob == pytest.approx(other.logprob, rel=1e-4)
+    assert client.generate("tiny", "the cat", raw=raw, options=options).logprobs is None
+
+
 def test_embeddings(client: Any, lm: Any) -> None:
     found = client.embed("tiny", ["the cat", "hello"])
     assert found.prompt_eval_count == sum(len(lm.tokens(text)) for text in ("the cat", "hello"))
@@ -76,6 +101,13 @@ def test_embeddings(client: Any, lm: Any) -> None:
         assert [x / scale for x in vector] == pytest.approx(
             list(wanted / (wanted**2).sum() ** 0.5), rel=1e-5
         )
+    # A text that is too long is cut, unless that is not wanted.
+    long = "the cat " * lm.decoder.context
+    wanted = lm.embed(lm.tokens(long)[: lm.decoder.context])
+    [found] = client.embed("tiny", long).embeddings
+    assert found == pytest.approx(list(wanted / (wanted**2).sum() ** 0.5), rel=1e-5)
+    with pytest.raises(ollama.ResponseError, match="maximum context length"):
+        client.embed("tiny", long, truncate=False)
     assert sum(x * x for x in client.embed("tiny", "a", dimensions=8).embeddings[0]) == (
         pytest.approx(1)
     )
@@ -88,6 +120,7 @@ def test_the_model_is_described(client: Any, lm: Any, running: Running) -> None:
     assert model.details.family == "llama"
     [loaded] = client.ps().models
     assert (loaded.model, loaded.size) == (model.model, model.size)
+    assert loaded.context_length == lm.decoder.context
     shown = client.show("tiny")
     assert shown.modelinfo["llama.context_length"] == lm.decoder.context
     assert (shown.capabilities, shown.template) == (["completion", "embedding"], lm.template.text)

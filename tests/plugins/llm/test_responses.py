@@ -39,6 +39,39 @@ def test_texts_are_those_of_conversations(running: Running, lm: Any) -> None:
     assert client.responses.create(input="hello", **options).output_text == wanted
 
 
+def test_logprobs_are_those_of_conversations(running: Running) -> None:
+    client, options = running.client(), {"model": "tiny", "temperature": 0}
+    chat = client.chat.completions.create(
+        messages=ASK, max_tokens=6, logprobs=True, top_logprobs=2, **options
+    )
+    wanted = chat.choices[0].logprobs.content
+    include = ["message.output_text.logprobs"]
+    options |= {"input": ASK, "max_output_tokens": 6, "include": include, "top_logprobs": 2}
+    with client.responses.stream(**options) as stream:
+        events = list(stream)
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    whole = client.responses.create(**options).output[0].content[0].logprobs
+    assert len(whole) == 6
+    told = [one for delta in deltas for one in delta.logprobs]
+    for found in (whole, events[-1].response.output[0].content[0].logprobs, told):
+        # The text of the last tokens may not come, if they end within a character.
+        for one, other in zip(found, wanted, strict=found is not told):
+            assert one.token == other.token
+            assert one.logprob == pytest.approx(other.logprob, rel=1e-4)
+            assert [top.token for top in one.top_logprobs] == [
+                top.token for top in other.top_logprobs
+            ]
+
+
+def test_answers_repeat_fields(running: Running) -> None:
+    fields: dict[str, Any] = {"instructions": "a dog", "metadata": {"a": "b"}, "user": "c"}
+    answer = running.client().responses.create(
+        model="tiny", input="hello", max_output_tokens=2, **fields
+    )
+    assert fields.items() <= answer.model_dump().items()
+    assert answer.max_output_tokens == 2
+
+
 def test_answers_have_forms(running: Running) -> None:
     pydantic = pytest.importorskip("pydantic")
     pytest.importorskip("llguidance")
@@ -80,8 +113,11 @@ def test_tools_and_thoughts(models: Any, serve: Any, writes: Any) -> None:
     assert read == len(lm.tokens(alike, variables={"tools": TOOLS}))
 
 
-def test_a_named_tool_is_called(serve: Any) -> None:
-    choice = {"type": "function", "name": "weather"}
+@pytest.mark.parametrize("several", [True, False])
+def test_a_named_tool_is_called(serve: Any, several: bool) -> None:
+    choice: dict[str, Any] = {"type": "function", "name": "weather"}
+    if several:
+        choice = {"type": "allowed_tools", "mode": "required", "tools": [choice]}
     answer = serve("hermes").responses.create(
         model="tiny", input="a", tools=FLAT, tool_choice=choice, parallel_tool_calls=False
     )
@@ -99,6 +135,8 @@ def test_a_named_tool_is_called(serve: Any) -> None:
         ({"input": [3]}, "input"),
         ({"input": [{"role": "x", "content": "a"}]}, "messages"),
         ({"text": 1}, "text"),
+        ({"text": {"verbosity": "low"}}, "verbosity"),
+        ({"include": 1}, "include"),
         ({"text": {"format": {"type": "x"}}}, "response_format"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"max_output_tokens": 0}, "max_completion_tokens"),

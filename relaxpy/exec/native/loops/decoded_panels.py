@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import ClassVar, Final
+from typing import Final
 
 from typing_extensions import override
 
@@ -42,9 +42,6 @@ class _Panels(ABC):
 
     A panel has a part of the sum; those of several parts add to the target.
     """
-
-    least_rows: ClassVar[int]
-    """The rows from which this is faster than decoding columns again for every few rows."""
 
     def __init__(self, loops: Loops, run: Run, decoder: Decoder, depth: int) -> None:
         self._loops, self._run, self._decoder = loops, run, decoder
@@ -121,8 +118,6 @@ class _Panels(ABC):
 class FloatPanels(_Panels):
     """Panels of floats, which are operands of tiled matmuls."""
 
-    least_rows = Weights.LEAST_ROWS
-
     def __init__(self, loops: Loops, run: Run, decoder: Decoder) -> None:
         super().__init__(loops, run, decoder, Weights.DEPTH)
         elements = self._repeated.count * Weights.PANEL
@@ -179,8 +174,6 @@ class DigitPanels(_Panels):
 
     A block of the sum is exact, and multiplied by the scales of its columns.
     """
-
-    least_rows = Weights.LEAST_DIGIT_ROWS
 
     def __init__(
         self,

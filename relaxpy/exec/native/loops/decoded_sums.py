@@ -67,7 +67,9 @@ class DecodedSums:
         rows, columns, digits = repeated.rows, repeated.columns, self._digits
         if not has_panels(run, repeated) or rows is None or columns is None:
             return otherwise()
-        least_rows = (FloatPanels if digits is None else DigitPanels).least_rows
+        least_rows = Weights.LEAST_DIGIT_ROWS
+        if digits is None:
+            least_rows = Weights.LEAST_ROWS[f.module.vector_bits]
         counts = []
         for axis, least in ((rows, least_rows), (columns, Weights.PANEL)):
             start, stop = self._loops.bounds(axis)
