@@ -11,7 +11,9 @@ RELEASE := $(VENV)/.release
 # The versions that are installed. Where one of them cannot be had, the newest versions are installed
 # instead, unless the command line names the file: CONSTRAINTS=tools/constraints/oldest.txt
 CONSTRAINTS := tools/constraints/newest.txt
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Most modules are never imported, so pip compiles none, which took most of its time; Python compiles
+# a module when it is imported.
+PIP := $(PY) -m pip install --no-compile --quiet --disable-pip-version-check
 INSTALL = sh tools/install.sh "$(PIP)" $(CONSTRAINTS) $(origin CONSTRAINTS)
 
 # The first interpreter that is new enough and can create a virtual environment. Override with PYTHON=...
@@ -50,12 +52,11 @@ help:
 	@echo "make benchmarks  measure models beside other systems, which it installs in build/benchmarks"
 	@echo "make clean       remove the environment and all caches"
 
-# What the demo needs, a small part of what the tests need. Most of it is never imported, so pip
-# compiles nothing; Python does when a module is imported.
+# What the demo needs, a small part of what the tests need.
 $(DEMO): pyproject.toml tools/constraints/newest.txt
 	@test -n "$(PYTHON)" || { echo "relaxpy needs Python 3.11 or newer, with venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@$(INSTALL) --no-compile --editable '.[examples,native]'
+	@$(INSTALL) --editable '.[examples,native]'
 	@touch $@
 
 $(READY): $(DEMO)
