@@ -169,9 +169,7 @@ lint: $(READY)
 types: types-of-package types-of-models types-of-documents
 
 types-of-package: $(READY)
-	$(PY) -m mypy --strict relaxpy
-	MYPYPATH=examples/digits $(PY) -m mypy --strict --disable-error-code valid-type examples/digits
-	$(PY) -m mypy --strict examples/llm
+	MYPYPATH=examples/digits $(PY) -m mypy --strict --explicit-package-bases relaxpy examples/digits examples/llm
 
 types-of-models: $(READY)
 	$(PY) -m basedpyright --level error examples/digits
