@@ -25,7 +25,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrained models demo test test-slow test-arm test-all affected times fuzz check lint types \
+.PHONY: help pretrained models ray demo test test-slow test-arm test-all affected times fuzz check lint types \
 	types-of-package types-of-models types-of-documents mutants format notebooks docs changes dist constraints benchmarks clean
 
 help:
@@ -65,7 +65,6 @@ $(READY): $(DEMO)
 	|| echo "ONNX Runtime is not available here: the tests that need it are skipped"
 	@$(INSTALL) '$(TORCH)' expecttest \
 	|| echo "PyTorch is not available here: the tests that need it are skipped"
-	@$(INSTALL) '$(RAY)' || echo "Ray is not available here: the tests that need it are skipped"
 	@if { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then \
 		$(INSTALL) '$(LAB)' || echo "JupyterLab is not available here: its screens are not compared"; fi
 	@if command -v node >/dev/null && command -v npm >/dev/null; then npm install --silent --no-save --prefix $(VENV)/pyodide $(PYODIDE) \
@@ -142,7 +141,7 @@ affected: $(READY)
 # On a machine that does nothing else. The table is written for all tests at once, from what they
 # take in a fresh clone, where no machine code was kept. `make affected` knows from the quick tests,
 # which then run under coverage, which of them execute a module.
-times: $(READY)
+times: ray
 	rm -rf .times .machine_code
 	$(PYTEST) --record-times=.times
 	$(PY) tools/slow_tests.py .times
@@ -155,10 +154,14 @@ models: $(READY)
 		&& $(PY) -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision \
 	|| echo "libraries of models are not available here: their tests are skipped"
 
+# Half a gigabyte, for tests that are in no layer.
+ray: $(READY)
+	@$(INSTALL) '$(RAY)' || echo "Ray is not available here: the tests that need it are skipped"
+
 # New random programs each day. Some fifty minutes on two cores that are otherwise idle.
 test-all: export RELAXPY_FUZZ_SEED = $(or $(SEED),$(shell date +%F))
 test-all: export RELAXPY_FUZZ_COUNT ?= 100
-test-all: models
+test-all: models ray
 	$(PYTEST) --whole-table --shuffle=$(RELAXPY_FUZZ_SEED)
 	RELAXPY_TARGET=numpy $(PYTEST)
 
