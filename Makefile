@@ -11,7 +11,9 @@ RELEASE := $(VENV)/.release
 # The versions that are installed. Where one of them cannot be had, the newest versions are installed
 # instead, unless the command line names the file: CONSTRAINTS=tools/constraints/oldest.txt
 CONSTRAINTS := tools/constraints/newest.txt
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Most modules are never imported, so pip compiles none, which took most of its time; Python compiles
+# a module when it is imported.
+PIP := $(PY) -m pip install --no-compile --quiet --disable-pip-version-check
 INSTALL = sh tools/install.sh "$(PIP)" $(CONSTRAINTS) $(origin CONSTRAINTS)
 
 # The first interpreter that is new enough and can create a virtual environment. Override with PYTHON=...
@@ -23,7 +25,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrained models demo test test-slow test-arm test-all affected times fuzz check lint types \
+.PHONY: help pretrained models ray demo test test-slow test-arm test-all affected times fuzz check lint types \
 	types-of-package types-of-models types-of-documents mutants format notebooks docs changes dist constraints benchmarks clean
 
 help:
@@ -50,12 +52,11 @@ help:
 	@echo "make benchmarks  measure models beside other systems, which it installs in build/benchmarks"
 	@echo "make clean       remove the environment and all caches"
 
-# What the demo needs, a small part of what the tests need. Most of it is never imported, so pip
-# compiles nothing; Python does when a module is imported.
+# What the demo needs, a small part of what the tests need.
 $(DEMO): pyproject.toml tools/constraints/newest.txt
 	@test -n "$(PYTHON)" || { echo "relaxpy needs Python 3.11 or newer, with venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@$(INSTALL) --no-compile --editable '.[examples,native]'
+	@$(INSTALL) --editable '.[examples,native]'
 	@touch $@
 
 $(READY): $(DEMO)
@@ -64,7 +65,6 @@ $(READY): $(DEMO)
 	|| echo "ONNX Runtime is not available here: the tests that need it are skipped"
 	@$(INSTALL) '$(TORCH)' expecttest \
 	|| echo "PyTorch is not available here: the tests that need it are skipped"
-	@$(INSTALL) '$(RAY)' || echo "Ray is not available here: the tests that need it are skipped"
 	@if { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then \
 		$(INSTALL) '$(LAB)' || echo "JupyterLab is not available here: its screens are not compared"; fi
 	@if command -v node >/dev/null && command -v npm >/dev/null; then npm install --silent --no-save --prefix $(VENV)/pyodide $(PYODIDE) \
@@ -141,7 +141,7 @@ affected: $(READY)
 # On a machine that does nothing else. The table is written for all tests at once, from what they
 # take in a fresh clone, where no machine code was kept. `make affected` knows from the quick tests,
 # which then run under coverage, which of them execute a module.
-times: $(READY)
+times: ray
 	rm -rf .times .machine_code
 	$(PYTEST) --record-times=.times
 	$(PY) tools/slow_tests.py .times
@@ -154,10 +154,14 @@ models: $(READY)
 		&& $(PY) -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision \
 	|| echo "libraries of models are not available here: their tests are skipped"
 
+# Half a gigabyte, for tests that are in no layer.
+ray: $(READY)
+	@$(INSTALL) '$(RAY)' || echo "Ray is not available here: the tests that need it are skipped"
+
 # New random programs each day. Some fifty minutes on two cores that are otherwise idle.
 test-all: export RELAXPY_FUZZ_SEED = $(or $(SEED),$(shell date +%F))
 test-all: export RELAXPY_FUZZ_COUNT ?= 100
-test-all: models
+test-all: models ray
 	$(PYTEST) --whole-table --shuffle=$(RELAXPY_FUZZ_SEED)
 	RELAXPY_TARGET=numpy $(PYTEST)
 
@@ -168,9 +172,7 @@ lint: $(READY)
 types: types-of-package types-of-models types-of-documents
 
 types-of-package: $(READY)
-	$(PY) -m mypy --strict relaxpy
-	MYPYPATH=examples/digits $(PY) -m mypy --strict --disable-error-code valid-type examples/digits
-	$(PY) -m mypy --strict examples/llm
+	MYPYPATH=examples/digits $(PY) -m mypy --strict --explicit-package-bases relaxpy examples/digits examples/llm
 
 types-of-models: $(READY)
 	$(PY) -m basedpyright --level error examples/digits

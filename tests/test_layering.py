@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -213,21 +214,46 @@ def floor_of(file: str) -> tuple[str, int] | None:
     return None
 
 
-@functools.lru_cache(maxsize=1)  # a file is asked about several times in turn
-def imports(tree: ast.AST, file: str = "") -> list[ast.Import | ast.ImportFrom]:
-    """The imports, and as such the strings that are the name of a module or of a part of one."""
-    found = []
+class Import(NamedTuple):
+    """An import, or a string that is the name of a module or of a part of one."""
+
+    node: ast.Import | ast.ImportFrom
+    places: frozenset[str]
+    """Of "typing", "function" and "string": what it is in."""
+
+
+def statements(node: ast.AST, places: frozenset[str]) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """The statements in `node`, and what they are in; expressions have none, and are left out."""
+    if isinstance(node, ast.If) and is_type_checking(node):
+        places |= {"typing"}
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        places |= {"function"}
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, field, ()):
+            yield child, places
+            yield from statements(child, places)
+
+
+@functools.cache  # a file is asked about several times
+def imports(text: str, file: str = "") -> list[Import]:
+    """The imports of a file, and as such the strings that name modules."""
+    tree = ast.parse(text)
+    found = [
+        Import(node, places)
+        for node, places in statements(tree, frozenset())
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    if file in RESOLVES_NAMES | STARTS_PROGRAMS or not re.search(r"[\"']relaxpy\.", text):
+        return found
     for node in ast.walk(tree):
         match node:
-            case ast.Import() | ast.ImportFrom():
-                found.append(node)
-            case ast.Constant(value=str(text)) if text.startswith("relaxpy."):
-                module, _, name = text.partition(":")
-                if file not in RESOLVES_NAMES | STARTS_PROGRAMS and file_of(module) in FILES:
+            case ast.Constant(value=str(value)) if value.startswith("relaxpy."):
+                module, _, name = value.partition(":")
+                if file_of(module) in FILES:
                     base, _, last = module.rpartition(".")
                     alias = ast.alias(name or last)
                     named = ast.ImportFrom(module if name else base, [alias], 0)
-                    found.append(ast.copy_location(named, node))
+                    found.append(Import(ast.copy_location(named, node), frozenset({"string"})))
     return found
 
 
@@ -241,24 +267,18 @@ def is_type_checking(node: ast.If) -> bool:
     return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def exempt(file: str, tree: ast.AST) -> set[ast.AST]:
-    """The nodes under `if TYPE_CHECKING`, and those in methods that a room above performs."""
-    blocks = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If | ast.FunctionDef)
-        and (is_type_checking(node) if isinstance(node, ast.If) else file in PERFORMED_ABOVE)
-    ]
-    return {part for block in blocks for part in ast.walk(block)}
+def is_exempt(file: str, places: frozenset[str]) -> bool:
+    """Whether an import is under `if TYPE_CHECKING`, or in a method that a room above performs."""
+    return "typing" in places or ("function" in places and file in PERFORMED_ABOVE)
 
 
-def arrows_up(file: str, tree: ast.Module) -> list[str]:
+def arrows_up(file: str, text: str) -> list[str]:
     """The imports of `file` from a room above its own, one line each."""
     home = floor_of(file)
     if home is None:
         return []
     found = []
-    for node in imports(tree, file):
+    for node, places in imports(text, file):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
         for alias in node.names:
@@ -268,7 +288,7 @@ def arrows_up(file: str, tree: ast.Module) -> list[str]:
             module = target or file_of(node.module)
             there = floor_of(module)
             is_above = there is not None and there[0] == home[0] and there[1] > home[1]
-            if is_above and node not in exempt(file, tree):
+            if is_above and not is_exempt(file, places):
                 found.append(f"{file}:{node.lineno}: imports {module} from above")
     return found
 
@@ -287,8 +307,8 @@ def module_of(file: str) -> str:
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def imported(node: ast.AST, file: str) -> Iterator[str]:
-    """The absolute names of the modules that `node` imports, `node` being an import or not."""
+def imported(node: ast.Import | ast.ImportFrom, file: str) -> Iterator[str]:
+    """The absolute names of the modules that `node` imports."""
     match node:
         case ast.Import(names=names):
             yield from (alias.name for alias in names)
@@ -308,8 +328,11 @@ def circle(package: str, texts: Mapping[str, str]) -> list[str]:
     modules = {module_of(file): file for file in texts if module_of(file) != package}
     graph: dict[str, set[str]] = {}
     for module, file in modules.items():
-        nodes = imports(ast.parse(texts[file]), file)
-        names = {name for node in nodes for name in (*imported(node, file), *members(node))}
+        names = {
+            name
+            for node, _ in imports(texts[file], file)
+            for name in (*imported(node, file), *members(node))
+        }
         graph[module] = names & modules.keys()
     try:
         TopologicalSorter(graph).prepare()
@@ -323,17 +346,10 @@ def graph_of(texts: Mapping[str, str]) -> dict[str, list[str]]:
     modules = {module_of(file): file for file in texts}
     graph = {}
     for module, file in modules.items():
-        tree = ast.parse(texts[file])
-        typing = {
-            part
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and is_type_checking(node)
-            for part in ast.walk(node)
-        }
         graph[module] = [
             next((m for m in (f"{name}.{alias.name}", name) if m in modules), module)
-            for node in imports(tree, file)
-            if node not in typing
+            for node, places in imports(texts[file], file)
+            if "typing" not in places
             for name in imported(node, file)
             for alias in node.names
         ]
@@ -352,20 +368,11 @@ def members(node: ast.AST) -> Iterator[str]:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def run_on_import(tree: ast.Module) -> Iterator[ast.AST]:
-    """The nodes outside all functions."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            waiting.extend(ast.iter_child_nodes(node))
-
-
-def faults(file: str, tree: ast.Module) -> list[str]:
-    """What in the `tree` of `file` goes against the architecture, one line each."""
+def faults(file: str, text: str) -> list[str]:
+    """What in the text of `file` goes against the architecture, one line each."""
     room = home_of(file)
-    names = [(node.lineno, name) for node in imports(tree, file) for name in imported(node, file)]
+    nodes = imports(text, file)
+    names = [(node.lineno, name) for node, _ in nodes for name in imported(node, file)]
     found = []
     if room in ROOMS:
         found += [
@@ -382,6 +389,7 @@ def faults(file: str, tree: ast.Module) -> list[str]:
                 if name.startswith(package) and inner_room(package, name) not in rooms[inner]
             ]
     if room not in ROOMS or file in LAZY_FACES:
+        tree = ast.parse(text)
         found += [
             f"{file}:{node.lineno}: a face defines {node.name}"
             for node in ast.walk(tree)
@@ -411,7 +419,8 @@ def faults(file: str, tree: ast.Module) -> list[str]:
     known = {"relaxpy", *DEPENDENCIES, *LOADED_BY.get(room, ()), *sys.stdlib_module_names}
     found += [
         f"{file}:{node.lineno}: {name} is not a dependency that is always there"
-        for node in run_on_import(tree)
+        for node, places in nodes
+        if not places & {"function", "string"}
         for name in imported(node, file)
         if name.split(".")[0] not in known
     ]
@@ -485,9 +494,9 @@ def test_imports_follow_the_architecture_and_run_down() -> None:
     found: list[str] = []
     used: dict[str, set[str]] = {room: set() for room in ROOMS}
     for file in FILES:
-        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        found += arrows_up(file, tree) + faults(file, tree)
-        names = [name for node in imports(tree, file) for name in imported(node, file)]
+        text = (ROOT / file).read_text(encoding="utf-8")
+        found += arrows_up(file, text) + faults(file, text)
+        names = [name for node, _ in imports(text, file) for name in imported(node, file)]
         used.setdefault(home_of(file), set()).update(
             room_of(name) for name in names if name.split(".")[0] == "relaxpy"
         )
@@ -508,7 +517,7 @@ def test_imports_follow_the_architecture_and_run_down() -> None:
     ],
 )
 def test_an_import_from_above_is_found(file: str, text: str) -> None:
-    [found] = arrows_up(file, ast.parse(text))
+    [found] = arrows_up(file, text)
     assert "from above" in found
 
 
@@ -615,7 +624,7 @@ def test_every_file_of_a_package_is_in_one_of_its_rooms(package: str) -> None:
     ],
 )
 def test_an_import_against_the_architecture_is_found(file: str, text: str, fault: str) -> None:
-    [found] = faults(file, ast.parse(text))
+    [found] = faults(file, text)
     assert fault in found
 
 
@@ -630,4 +639,4 @@ def test_an_import_against_the_architecture_is_found(file: str, text: str, fault
     ],
 )
 def test_an_import_along_the_architecture_passes(file: str, text: str) -> None:
-    assert faults(file, ast.parse(text)) == []
+    assert faults(file, text) == []

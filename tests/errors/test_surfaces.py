@@ -21,7 +21,7 @@ INSIDES = re.compile(
 
 
 def python(*args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    names = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+    names = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     return subprocess.run(
         [sys.executable, *args],
         input=text,
