@@ -279,7 +279,7 @@ def _refused(param: str, message: str) -> ParameterError:
 def _short(message: str) -> str:
     """A message of the package without what tells where it was in other texts."""
     message = message[max(0, message.find("regex parse error:")) :]
-    return re.split(r"\n +1 \| start: |\n *while processing ", message)[0].strip()[:1000]
+    return re.split(r"\n +\d+ \| |\n *while processing ", message)[0].strip()[:1000]
 
 
 def _of_schema(schema: Any) -> dict[str, Any]:
