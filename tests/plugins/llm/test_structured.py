@@ -122,6 +122,7 @@ def test_every_answer_is_of_its_form(forms: Forms, given: Any, is_right: Any) ->
         ('root ::= [\\-a-] | "b" root', "b*[a-]"),
         ('root ::= "a" root "b" | "c"', "c|acb|aacbb"),
         ("root ::= ((a)*)*\na ::= [a]", "a*"),
+        ('root ::= a "c" | "b" root\na ::= "c"*', "b*c+"),  # neighbours that are an alternative
         ('root ::= | "a" ( | "b")', "|ab?"),
     ],
 )
