@@ -147,8 +147,8 @@ FLOORS = {
     """,
     "relaxpy/plugins/llm": """
         config.py sampling.py hooks.py decoders.py weight_names.py packed.py tokens.py gguf.py
-        adapters.py exported.py compiled.py profiled.py gbnf.py answer_parts.py structured.py
-        drafts.py engine.py
+        adapters.py exported.py compiled.py profiled.py gbnf.py json_schema.py answer_parts.py
+        structured.py drafts.py engine.py
         template_process.py template.py hub.py files.py continuation.py
         expressions.py exported_tokens.py exported_page.py perplexity.py language_model.py
         cross_encoder.py

@@ -326,6 +326,8 @@ def profile(options: Namespace) -> int:
         measured = lm.profile(options.prompt, repeat=options.repeat)
         print(json.dumps(measured.record(), indent=2) if options.json else measured)
         return 0
+    if Path(options.file).is_dir():
+        raise UsageError(f"{options.file} is a folder: a language model needs --prompt TEXT")
     executable = _executable(options)
     function = _function(executable, options.function)
     args = arguments(function, _words(options), options.dim, _seed(options))

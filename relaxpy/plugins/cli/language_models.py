@@ -186,8 +186,8 @@ def _add_sampling(command: ArgumentParser, most: str) -> None:
 def generate(options: Namespace) -> int:
     """Print the text that continues a text, as its tokens come."""
     text = _typed(sys.stdin.read) if options.text == "-" else options.text
-    lm = _adapted(options, sequences=1)
-    _print_stream(lm, text, _sampling(options))
+    chosen = _sampling(options)
+    _print_stream(_adapted(options, sequences=1), text, chosen)
     return 0
 
 
@@ -212,8 +212,8 @@ def perplexity(options: Namespace) -> int:
 
 def chat(options: Namespace) -> int:
     """Read messages and print the answers, until the input ends."""
-    lm = _adapted(options, sequences=2)  # a turn, and the one before, with which it shares pages
     chosen = _sampling(options)
+    lm = _adapted(options, sequences=2)  # a turn, and the one before, with which it shares pages
     first = [] if options.system is None else [{"role": "system", "content": options.system}]
     messages = list(first)
     is_terminal, is_cut = sys.stdin.isatty(), False
@@ -424,8 +424,14 @@ def _note(text: str) -> None:
 
 
 def _sampling(options: Namespace) -> dict[str, Any]:
+    """The options of an answer. Errors: ParameterError if one has no such value."""
+    from relaxpy.plugins.llm.continuation import stop_texts
+    from relaxpy.plugins.llm.sampling import Sampling
+
     chosen = {name: getattr(options, name) for name in _SAMPLING}
     given = {name: value for name, value in chosen.items() if value is not None}
+    Sampling(**{name: value for name, value in given.items() if name != "stop"})
+    stop_texts(options.stop)
     return {"max_tokens": options.max_tokens, **given}
 
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from relaxpy.plugins.llm.config import ParameterError
+from relaxpy.plugins.llm.json_schema import followable
 from relaxpy.support.dataclass import dataclass
 
 _PAIRS: Final = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """The texts that begin and end thoughts."""
-SPACES: Final = r" |\n[ \t]{0,20}"
-"""The expression of spaces in JSON: without a bound models may write these for ever."""
 _MOST_TOOLS: Final = 128
 _NAME: Final = re.compile(r"[\w.-]{1,64}")
 _ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
@@ -81,8 +80,9 @@ class Style:
     def lark(self, tools: Sequence[Tool], literal: Callable[[str], str], *, several: bool) -> str:
         """The rules of a grammar for calls of tools; `literal` writes a text in it."""
         rules = []
+        schemas = followable({tool.name: tool.parameters for tool in tools})
         for k, tool in enumerate(tools):
-            schema = json.dumps({**tool.parameters, "x-guidance": {"whitespace_pattern": SPACES}})
+            schema = json.dumps(schemas[tool.name])
             if self.middle:
                 own = f"{json.dumps(tool.name)} {literal(self.middle)} %json {schema}"
             else:

@@ -235,6 +235,7 @@ class _Writer:
 
     def written(self, node: Node) -> str:
         """The text of a node. Regular neighbours in others become terminals of their own."""
+        is_regular = self._is_regular(node)
         match node:
             case "text", text:
                 return str(text)
@@ -243,15 +244,18 @@ class _Writer:
             case "rep", (inner, count):
                 return f"({self.written(inner)}){count}"
             case "alt", nodes:
-                return f"({' | '.join(map(self.written, nodes))})"
+                whole = [self.written(one) if is_regular else self._joined([one]) for one in nodes]
+                return f"({' | '.join(whole)})"
             case _, nodes:
-                if self._is_regular(node):
-                    return " ".join(map(self.written, nodes))
-                found = []
-                for is_regular, run in groupby(nodes, self._is_regular):
-                    text = " ".join(map(self.written, run))
-                    if is_regular:
-                        self.terminals.append(f"X{len(self.terminals)}: {text}")
-                        text = f"X{len(self.terminals) - 1}"
-                    found.append(text)
-                return " ".join(found)
+                return " ".join(map(self.written, nodes)) if is_regular else self._joined(nodes)
+
+    def _joined(self, nodes: list[Node]) -> str:
+        """The text of a sequence that is within a rule which is not regular."""
+        found: list[str] = []
+        for is_regular, own in groupby(nodes, self._is_regular):
+            texts = [*map(self.written, own)]
+            if is_regular:
+                self.terminals.append(f"X{len(self.terminals)}: {' '.join(texts)}")
+                texts = [f"X{len(self.terminals) - 1}"]
+            found += texts
+        return " ".join(found)

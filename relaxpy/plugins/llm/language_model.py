@@ -439,7 +439,7 @@ class LanguageModel:
         form: Form | None = None,
         shown: Iterable[str] = (),
         stop_token_ids: Sequence[int] | None = None,
-        ignore_eos: bool = False,
+        ignore_eos: bool | None = None,
         lookup: int | None = None,
         draft: LanguageModel | None = None,
         **options: Any,
@@ -480,11 +480,16 @@ class LanguageModel:
         words = self.decoder.config.vocabulary
         if (most := max(chosen.logit_bias, default=0)) >= words:
             raise ParameterError.of("logit_bias", most, f"tokens from 0 to {words - 1}")
+        if ignore_eos is not None and not isinstance(ignore_eos, bool):
+            raise ParameterError.of("ignore_eos", ignore_eos, "True or False")
         ends = set() if ignore_eos else {*self.ends}
-        for token in stop_token_ids or ():
-            if type(token) is not int or not 0 <= token < words:
-                raise ParameterError.of("stop_token_ids", token, f"tokens from 0 to {words - 1}")
-            ends.add(token)
+        own = [] if stop_token_ids is None else stop_token_ids
+        for token in own if isinstance(own, Iterable) else [own]:
+            is_token = isinstance(token, (int, np.integer)) and not isinstance(token, bool)
+            if not is_token or not isinstance(own, Iterable) or not 0 <= token < words:
+                expected = f"a list of tokens from 0 to {words - 1}"
+                raise ParameterError.of("stop_token_ids", token, expected)
+            ends.add(int(token))
         lookup = self.lookup if lookup is None else lookup
         # It only enters a queue, which needs no turn.
         request = self.engine.add(
@@ -550,11 +555,14 @@ class LanguageModel:
 
         def pieces() -> Iterator[str]:
             try:
+                yield ""  # so that it ends the request though nobody asks for a piece
                 yield from self._pieces(continuation)
             finally:
                 self.cancel(continuation.request)
 
-        return pieces()
+        found = pieces()
+        next(found)
+        return found
 
     def _pieces(self, continuation: Continuation) -> Iterator[str]:
         request = continuation.request

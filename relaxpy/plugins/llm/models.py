@@ -271,7 +271,7 @@ class Models:
                 return next(iter(self.entries.values())), None
             raise ApiError(400, f"model is missing, this server has {listed}", param="model")
         for entry in self.entries.values():
-            if name == entry.name:
+            if name in (entry.name, f"{entry.name}:latest"):  # as Ollama has it
                 return entry, None
             if isinstance(name, str) and name.startswith(f"{entry.name}:"):
                 adapter = name[len(entry.name) + 1 :]

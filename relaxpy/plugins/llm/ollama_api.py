@@ -38,14 +38,9 @@ OF_EMBEDDINGS: Final = {"input", "dimensions", "truncate", "model", "name", "opt
 """Those of requests for embeddings, whose options have no effect."""
 
 
-def model_name(name: Any) -> Any:
-    """The name of a model without the version `latest`."""
-    return name.removesuffix(":latest") if isinstance(name, str) else name
-
-
 def named_model(fields: Mapping[str, Any]) -> Any:
     """The name of the model of a request. Errors: ApiError if it has none."""
-    name = model_name(fields.get("model", fields.get("name")))
+    name = fields.get("model", fields.get("name"))
     if name is None:
         raise ApiError(400, "model is missing", param="model")
     return name

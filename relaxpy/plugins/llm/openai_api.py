@@ -527,8 +527,15 @@ def _compiled(
     try:
         return model.forms.form(given, thoughts, calls)
     except ParameterError as error:
-        error.param = name
-        raise
+        found = error
+        for tool in () if calls is None else tools:
+            try:
+                model.forms.form({"schema": tool.parameters})
+            except ParameterError as own:  # which names the place in the schema
+                found = ParameterError(f"the parameters of {tool.name}: {own}")
+                break
+        found.param = name
+        raise found from None
 
 
 def _conversation(

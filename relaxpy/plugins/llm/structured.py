@@ -17,9 +17,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from relaxpy.plugins.llm.answer_parts import SPACES, Thoughts
+from relaxpy.plugins.llm.answer_parts import Thoughts
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.gbnf import lark_of_gbnf
+from relaxpy.plugins.llm.json_schema import followable
 from relaxpy.plugins.llm.tokens import Tokenizer, failures_as_errors
 from relaxpy.support.dataclass import dataclass
 
@@ -38,6 +39,8 @@ _STACK: Final = 512 * 1024 * 1024
 """The bytes of address space for the stack; the worst schema of that length uses 110 MB."""
 _MOST_TRIALS: Final = 200
 """The compilations by which the place of an error in a schema is found."""
+_UNFORCED: Final = '%llguidance {"no_forcing": true}'
+"""The text that has to come is not computed, which may be endless, before each token."""
 _LIMITS: Final = {
     "initial_lexer_fuel": 300_000,  # some 1 s
     "max_lexer_states": 20_000,  # 40 MB at most
@@ -161,13 +164,12 @@ class Forms:
                 own = [{"name": "answer", **_GRAMMARS[name](value)}]
             except UnicodeEncodeError:  # the package takes no surrogates
                 raise ParameterError(f"{name} has half of a character", param=name) from None
-        if thoughts is not None or calls is not None or not own:
-            ways = [*(["calls"] if calls is not None else []), *(["@answer"] if own else [])]
-            before = "" if thoughts is None else "thoughts " if thoughts.is_open else "thoughts? "
-            rules = [f"start: {before}({' | '.join(ways)})"]
-            rules += [] if thoughts is None else [self._rule_of(thoughts)]
-            rules += [] if calls is None else [calls(self._literal)]
-            own.insert(0, {"lark_grammar": "\n".join(rules)})
+        ways = [*(["calls"] if calls is not None else []), *(["@answer"] if own else [])]
+        before = "" if thoughts is None else "thoughts " if thoughts.is_open else "thoughts? "
+        rules = [_UNFORCED, f"start: {before}({' | '.join(ways)})"]
+        rules += [] if thoughts is None else [self._rule_of(thoughts)]
+        rules += [] if calls is None else [calls(self._literal)]
+        own.insert(0, {"lark_grammar": "\n".join(rules)})
         return self._compiled(name, json.dumps({"grammars": own}))
 
     def _literal(self, text: str) -> str:
@@ -265,7 +267,7 @@ def _with_stack(function: Callable[[], _T]) -> _T:
 def _short(message: str) -> str:
     """A message of the package without what tells where it was in other texts."""
     message = message[max(0, message.find("regex parse error:")) :]
-    return re.split(r"\n +1 \| start: |\n *while processing ", message)[0].strip()[:1000]
+    return re.split(r"\n +\d+ \| |\n *while processing ", message)[0].strip()[:1000]
 
 
 def _of_schema(schema: Any) -> dict[str, Any]:
@@ -275,9 +277,10 @@ def _of_schema(schema: Any) -> dict[str, Any]:
         if isinstance(schema, str) and len(schema) <= _LONGEST:
             schema = json.loads(schema)
         if isinstance(schema, Mapping):
-            own = {"whitespace_pattern": SPACES, **schema.get("x-guidance", {})}
-            text = json.dumps({**schema, "x-guidance": own})
-            return {"json_schema": json.loads(text)}  # of this moment, and of JSON
+            own = json.loads(json.dumps(schema))  # of this moment, and of JSON
+            return {"json_schema": followable({"": own})[""]}
+    except ParameterError:
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(f"schema is not one of JSON: {error}", param="schema") from None
     expected = "a JSON schema, which is an object, or a model of pydantic"

@@ -322,7 +322,19 @@ def test_an_answer_has_a_form_or_calls_tools(models: Any, serve: Any) -> None:
                 "tools": [{"function": {"name": "a", "parameters": {"type": "objec"}}}],
                 "tool_choice": "required",
             },
-            "tools cannot be followed: .*Invalid type: objec",
+            "parameters of a: schema cannot be followed at #: Invalid type: objec",
+            "tools",
+        ),
+        (
+            "hermes",
+            {
+                "tools": [
+                    TOOLS[0],
+                    {"function": {"name": "b", "parameters": {"properties": {"x": {"not": {}}}}}},
+                ],
+                "tool_choice": "required",
+            },
+            "parameters of b: schema cannot be followed at #/properties/x: Unimplemented keys",
             "tools",
         ),
     ],

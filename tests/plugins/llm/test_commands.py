@@ -305,6 +305,8 @@ def test_nothing_is_kept_of_a_chat_that_does_not_want_it(
             2,
             "expected a port, up to 65535, found '99999'",
         ),
+        (("chat", "none", "--top-p", "2"), 1, "top_p cannot be 2.0, expected a number from 0 to 1"),
+        (("profile", "{folder}"), 2, "is a folder: a language model needs --prompt TEXT"),
         (("chat", "{folder}/config.json"), 1, "neither a folder of a model nor a GGUF file"),
     ],
 )

@@ -37,6 +37,8 @@ def test_pieces_of_a_stream_are_the_text_of_generate(lm: Any) -> None:
     request = lm.start(lm.tokens("the cat"), max_tokens=30).request
     assert request.prompt == tuple(lm.tokenizer.own.encode("the cat").ids)
     lm.cancel(request)
+    lm.stream("the cat")  # which nobody reads, so that it ends at once
+    assert not lm.engine.waiting
 
 
 def test_no_collection_visits_what_is_loaded(folder: Path, monkeypatch) -> None:
@@ -249,7 +251,18 @@ def test_prompts_that_are_none(lm: Any, prompt: Any, message: str) -> None:
 
 def test_options_that_are_none_are_not_given(lm: Any) -> None:
     options = dict.fromkeys(("temperature", "top_p", "top_k", "seed", "stop", "logit_bias"))
+    options |= dict.fromkeys(("stop_token_ids", "ignore_eos", "lookup", "draft"))
     assert lm.generate("the cat", max_tokens=4, **options) == lm.generate("the cat", max_tokens=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("stop_token_ids", 5), ("stop_token_ids", [True]), ("ignore_eos", "no")]
+)
+def test_options_of_ends_are_tokens_and_truths(lm: Any, name: str, value: object) -> None:
+    with pytest.raises(ModelError, match=f"{name} cannot be .*, expected (a list of tokens|True)"):
+        lm.generate("the cat", max_tokens=4, **{name: value})
+    end = lm.decoder.config.vocabulary - 1
+    assert lm.generate("a", logit_bias={end: 100.0}, stop_token_ids=np.array([end])) == ""
 
 
 def test_a_content_may_come_in_parts(lm: Any) -> None:

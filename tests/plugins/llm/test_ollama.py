@@ -24,7 +24,7 @@ def client(running: Running) -> Iterator[Any]:
     own._client.close()
 
 
-def test_texts_are_those_of_generate(client: Any, lm: Any) -> None:
+def test_texts_are_those_of_generate(client: Any, running: Running, lm: Any) -> None:
     messages = [{"role": "user", "content": "the cat"}]
     raw = lm.generate("the cat", **ALIKE)
     answer = client.generate("tiny", "the cat", raw=True, options=OPTIONS)
@@ -34,6 +34,8 @@ def test_texts_are_those_of_generate(client: Any, lm: Any) -> None:
     assert client.generate("tiny:latest", "the cat", options=OPTIONS).response == lm.generate(
         messages, **ALIKE
     )
+    own = running.client().completions.create(model="tiny:latest", prompt="a", max_tokens=1)
+    assert own.model == "tiny"
     system = [{"role": "system", "content": "a dog"}, *messages]
     wanted = lm.generate(system, **ALIKE)
     assert client.generate("tiny", "the cat", system="a dog", options=OPTIONS).response == wanted

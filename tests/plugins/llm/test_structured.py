@@ -92,6 +92,14 @@ def test_every_answer_is_of_its_schema(forms: Forms) -> None:
         ({"grammar": PARENTHESES}, is_balanced),
         ({"grammar": CALCULATION}, lambda t: isinstance(eval(t), int)),
         ({"schema": True and {"type": "boolean"}}, lambda t: t in ("true", "false")),
+        (
+            {"schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}},
+            lambda t: 0 < float(t) <= 0.5,
+        ),
+        (
+            {"schema": {"type": "number", "minimum": -1.5, "exclusiveMaximum": -1}},
+            lambda t: -1.5 <= float(t) < -1,
+        ),
     ],
     ids=lambda value: str(value)[:30] if isinstance(value, dict) else "",
 )
@@ -114,6 +122,7 @@ def test_every_answer_is_of_its_form(forms: Forms, given: Any, is_right: Any) ->
         ('root ::= [\\-a-] | "b" root', "b*[a-]"),
         ('root ::= "a" root "b" | "c"', "c|acb|aacbb"),
         ("root ::= ((a)*)*\na ::= [a]", "a*"),
+        ('root ::= a "c" | "b" root\na ::= "c"*', "b*c+"),  # neighbours that are an alternative
         ('root ::= | "a" ( | "b")', "|ab?"),
     ],
 )
@@ -133,6 +142,14 @@ def test_grammars_of_llama_cpp_accept_what_they_say(grammar: str, expression: st
             accepts = accepts and (not ids or matcher.consume_tokens(ids))
             accepts = bool(accepts and matcher.is_accepting())
             assert accepts == bool(re.fullmatch(expression, text)), text
+
+
+def test_names_of_properties_are_written_as_they_are(forms: Forms) -> None:
+    """Otherwise `\\u0061` would be another property than `a`."""
+    matcher = forms.form({"schema": {"properties": {"a": {"type": "null"}}}}).begin()._matcher
+    for text, known in (('{"b": 1}', 8), ('{"a": 1}', 6), ('{"\\u0061": 1}', 3)):
+        ids = [forms._tokenizer.own.token_to_id("Ġ" if c == " " else c) for c in text]
+        assert matcher.validate_tokens(ids) == known
 
 
 @pytest.mark.parametrize(
@@ -160,7 +177,10 @@ def test_grammars_of_llama_cpp_accept_what_they_say(grammar: str, expression: st
         ({"schema": '{"type": '}, "schema is not one of JSON: Expecting value: line 1 column 10"),
         ({"schema": {"enum": [{1, 2}]}}, "schema is not one of JSON"),
         ({"schema": {"const": "\ud800"}}, "cannot be followed"),
-        ({"schema": {"const": 10**400}}, "cannot be followed"),
+        ({"schema": {"const": {"minimum": [10**400]}}}, "at #/const/minimum/0: expected numbers"),
+        ({"schema": {"properties": {"a/~": {"minimum": -(2**63)}}}}, "at #/properties/a~1~0/mini"),
+        ({"schema": {"type": "integer", "enum": [-1e20]}}, "at #/enum/0: expected numbers from"),
+        ({"schema": {"x-guidance": []}}, r"at #/x-guidance: expected an object, found \[\]"),
         ({"regex": "a(b"}, r"(?s)regex cannot be followed: regex parse error:\n    a\(b\n     \^"),
         ({"regex": "\ud800"}, "regex has half of a character"),
         ({"regex": 3}, "regex cannot be 3"),
@@ -224,12 +244,17 @@ CASES = [
     """{"schema": {"allOf": [ways(2, lambda k: {"required": [f"{j}{k}"]}) for j in range(30)]}}""",
     """{"schema": {"enum": ["x" * 20 + str(k) for k in range(9000)]}}""",
     """{"regex": "((a{1000}){1000}){1000}"}""",
+    """{"regex": "((((a{50}){50}){50}){50}){50}"}""",
+    """{"choice": ["x" * 60000]}""",
+    """{"schema": {"allOf": [{"type": "integer", "multipleOf": k} for k in (9973, 9967, 9949)]}}""",
+    """{"schema": ways(99, lambda k: {"type": "number", "multipleOf": 99.99, "minimum": k})}""",
     """{"regex": "(a|b)*a(a|b){999}(.{999}c.{999}){9}"}""",
     """{"regex": "(" * 30000}""",
     """{"grammar": "root ::= " + "(" * 30000}""",
     """{"grammar": 'root ::= "a"' + "*" * 30000}""",
     """{"grammar": rules(4000, "r{}")}""",
     """{"grammar": rules(2500, "r{0} r{0}")}""",
+    """{"grammar": rules(99, "r{0} r{0}")}""",
     """{"grammar": rules(3000, '"x" root r{}')}""",
     """{"grammar": "root ::= a a a a a\\na ::= root root | "}""",
     """{"grammar": "root ::= " + " | ".join(['"x" root "y"'] * 2500)}""",
