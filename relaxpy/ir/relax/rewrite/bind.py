@@ -101,7 +101,7 @@ def _observing_vars(body: rx.SeqExpr) -> set[rx.Var]:
 
     def note(value: rx.Expr, times: int) -> None:
         used = occurring_vars(value)
-        uses.update({var: times for var in used})
+        uses.update(dict.fromkeys(used, times))
         if not computes(value):
             escaping.update(used)
 
