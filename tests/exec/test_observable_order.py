@@ -185,6 +185,12 @@ def closure(x: f32[4], y: f32[4]):
     return R.add(a, y)
 
 @impure
+def twice(x: f32[4], y: f32[4]):
+    _ = cls.accumulate(x, y)
+    _ = cls.accumulate(y, y)
+    return y
+
+@impure
 def call(x: f32[4]):
     return cls.tensor(x, {ZEROS}), cls.field(x, (({ZEROS},), {ZEROS}))
 
@@ -202,11 +208,12 @@ def test_code_sees_its_changes_of_tensors_from_constants(target: str) -> None:
     ones, zeros = np.ones(4, "float32"), np.zeros(4, "float32")
     mod = Accumulates.clone()
     mod["call"] = mod["call"].inline_functions({n: mod[n] for n in ("tensor", "field")})
-    for name, value in (("tensor", zeros), ("closure", zeros), ("field", ((zeros,), zeros))):
+    names = "tensor", "closure", "twice", "field"
+    for name, value in zip(names, (*[zeros] * 3, ((zeros,), zeros)), strict=True):
         mod = relax.transform.BindParams(name, {"y": value})(mod)
     executable = relaxpy.compile(mod, target)
     for _ in range(2):
-        results = [executable[name](ones) for name in ("tensor", "closure", "field", "own_tuple")]
+        results = [executable[name](ones) for name in (*names, "own_tuple")]
         for result in (*results, *executable["call"](ones)):
             np.testing.assert_array_equal(result, 2 * ones)
 

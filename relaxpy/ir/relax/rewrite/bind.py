@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from itertools import repeat
 from typing import Any, TypeVar, cast
@@ -54,7 +53,7 @@ def in_place_of_parameters(
     sizes = shape_var_images(pairs)
     images: dict[Node, Node] = dict(sizes.items())
     # A constant is a new tensor in each use (EV-2), a parameter the same one.
-    observing = _observing_vars(body) if any(_has_constants(arg) for _, arg in pairs) else ()
+    exposed = _exposed_vars(body) if any(_has_constants(arg) for _, arg in pairs) else ()
     before: list[rx.Binding] = []
     unproved: list[tuple[rx.Var, rx.Expr, rx.StructInfo]] = []
 
@@ -72,7 +71,7 @@ def in_place_of_parameters(
         sinfo = _require_compatible(param, arg, sizes)
         if fits(param, arg, sizes):
             if is_leaf(arg):
-                images[param] = named(arg, param) if param in observing else arg
+                images[param] = named(arg, param) if param in exposed else arg
             else:
                 before.append(rx.VarBinding(param, arg, span))
             continue
@@ -91,36 +90,13 @@ def _has_constants(expr: rx.Expr) -> bool:
     return any(isinstance(node, rx.Constant) for node in walk(expr))
 
 
-def _observing_vars(body: rx.SeqExpr) -> set[rx.Var]:
-    """The variables of which a use may see what another use writes.
-
-    They have several uses, and one that does not only compute, in a body with effects.
-    """
-    uses: Counter[rx.Var] = Counter()
-    escaping: set[rx.Var] = set()
-
-    def note(value: rx.Expr, times: int) -> None:
-        used = occurring_vars(value)
-        uses.update(dict.fromkeys(used, times))
-        if not computes(value):
-            escaping.update(used)
-
-    def enter(seq: rx.SeqExpr, times: int) -> None:
-        for binding in (binding for block in seq.blocks for binding in block.bindings):
-            match binding.value:
-                case rx.If(cond=cond, true_branch=yes, false_branch=no):
-                    note(cond, times)
-                    enter(yes, times)
-                    enter(no, times)
-                case rx.Function(body=inner):
-                    enter(inner, 2)  # as often as it is called
-                case value:
-                    note(value, times)
-        note(seq.body, times)
-
-    if contains_impure_call(body):
-        enter(body, 1)
-    return {var for var in escaping if uses[var] > 1}
+def _exposed_vars(body: rx.SeqExpr) -> set[rx.Var]:
+    """The variables of a body with effects whose tensors code may write, or read what it wrote."""
+    if not contains_impure_call(body):
+        return set()
+    values = (node.value for node in walk(body) if isinstance(node, rx.Binding))
+    leaves = (v for v in values if not isinstance(v, (rx.If, rx.Function)))
+    return {var for value in leaves if not computes(value) for var in occurring_vars(value)}
 
 
 def shape_var_images(pairs: Sequence[tuple[rx.Var, rx.Expr]]) -> Mapping[tir.Var, tir.PrimExpr]:
@@ -344,7 +320,7 @@ def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -
         params=tuple(new for old, new in new_params.items() if old not in values),
         attrs=_with_fewer_inputs(func, values),
     )
-    leaves = {new_params[param]: images[param] for param in values if param in images}
+    leaves = {new_params[p]: cast(rx.Expr, images[p]) for p in values if p in images}
     after: rx.Function = _knowing(_Bind(leaves), _values(rest)).visit_expr(rest)
     _check_defined(after, func)
     return after
