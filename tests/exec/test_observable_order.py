@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax
 from relaxpy.errors import MatchCastError, PackedFuncError, ParseError, RuntimeCheckError
 from relaxpy.script import from_source
 from relaxpy.transform import PassContext, module_pass
@@ -155,6 +156,66 @@ def test_an_operator_may_change_and_give_back_its_argument(target: str) -> None:
     y = relaxpy.compile(InPlace, target)["main"](x)
     assert y is x
     np.testing.assert_array_equal(x, np.full(4, 2))
+
+
+ZEROS = "R.const([0, 0, 0, 0], 'float32')"
+Accumulates = texts.module(f"""
+@kernel
+def accumulate(x: f32[4], y: f32[4]):
+    for i in S(4, "sum"):
+        y[vi] = y[vi] + x[vi]
+
+@impure
+def tensor(x: f32[4], y: f32[4]):
+    _ = cls.accumulate(x, y)
+    return R.add(y, y)
+
+@impure
+def field(x: f32[4], y: R.Tuple(R.Tuple(f32[4]), f32[4])):
+    _ = cls.accumulate(x, y[0][0])
+    return R.add(y[0][0], R.add(y[0][0], y[1]))
+
+@impure
+def closure(x: f32[4], y: f32[4]):
+    @R.function(pure=False)
+    def more(z: f32[4]):
+        _ = cls.accumulate(z, y)
+        return z
+    a = more(x)
+    return R.add(a, y)
+
+@impure
+def twice(x: f32[4], y: f32[4]):
+    _ = cls.accumulate(x, y)
+    _ = cls.accumulate(y, y)
+    return y
+
+@impure
+def call(x: f32[4]):
+    return cls.tensor(x, {ZEROS}), cls.field(x, (({ZEROS},), {ZEROS}))
+
+@impure
+def own_tuple(x: f32[4]):
+    t = (({ZEROS},), {ZEROS})
+    _ = cls.accumulate(x, t[0][0])
+    return R.add(t[0][0], R.add(t[0][0], t[1]))
+""")
+
+
+@TARGETS
+@pytest.mark.rule("EV-2", "EV-21", "VAL-12")
+def test_code_sees_its_changes_of_tensors_from_constants(target: str) -> None:
+    ones, zeros = np.ones(4, "float32"), np.zeros(4, "float32")
+    mod = Accumulates.clone()
+    mod["call"] = mod["call"].inline_functions({n: mod[n] for n in ("tensor", "field")})
+    names = "tensor", "closure", "twice", "field"
+    for name, value in zip(names, (*[zeros] * 3, ((zeros,), zeros)), strict=True):
+        mod = relax.transform.BindParams(name, {"y": value})(mod)
+    executable = relaxpy.compile(mod, target)
+    for _ in range(2):
+        results = [executable[name](ones) for name in (*names, "own_tuple")]
+        for result in (*results, *executable["call"](ones)):
+            np.testing.assert_array_equal(result, 2 * ones)
 
 
 @pytest.mark.rule("TOP-8")

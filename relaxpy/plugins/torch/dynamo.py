@@ -174,7 +174,7 @@ class _Graph:
         self._is_run = any(make is not None for make, _ in self._results) or any(
             node.op == "call_function" and node.is_impure() for node in graph.graph.nodes
         )
-        self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._all)
+        self._arrays: list[tuple[ref[Any], int, Any] | None] = [None] * len(self._all)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         run, used = None, self._free
@@ -206,19 +206,24 @@ class _Graph:
         return values[: self._count]
 
     def _array(self, k: int, value: Any, memory: set[int]) -> Any:
-        """The array over the memory of an argument; those of parameters are kept."""
+        """The array over the memory of an argument; that of a parameter is kept as long as it."""
         if value is None:  # a token, which stands for the order of effects
             return _TOKEN
         if not isinstance(value, torch.Tensor):
             return ShapeTuple((value,))
         kept, place = self._arrays[k], value.data_ptr()
         memory.add(place)
-        if kept is not None and kept[0] is value and kept[1] == place:
+        if kept is not None and kept[0]() is value and kept[1] == place:
             return kept[2]
         array = value.numpy() if _is_plain(value) else as_numpy(real_view(value))
         if isinstance(value, torch.nn.Parameter):
-            self._arrays[k] = (value, place, array)
+            forget = functools.partial(_forget, self._arrays, k)
+            self._arrays[k] = (ref(value, forget), place, array)
         return array
+
+
+def _forget(arrays: list[Any], k: int, _: object) -> None:
+    arrays[k] = None
 
 
 _PLAIN: Final = frozenset((torch.float32, torch.float64, torch.int32, torch.int64, torch.bool))

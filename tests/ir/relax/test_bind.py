@@ -161,6 +161,19 @@ def test_values_that_do_not_fit_are_refused(func: rx.Function) -> None:
         func.bind_params({"A": ones, "B": ones})
     with pytest.raises(StructInfoError):
         func.bind_params({"B": np.ones((3, 2), "int8")})
+    with pytest.raises(StructInfoError, match="a list is not a tensor"):
+        func.bind_params({"B": ones.tolist()})
+    pair = var("pair", rx.TupleStructInfo((tensor(3, 2), Object)))
+    with pytest.raises(StructInfoError, match="1 fields are not 2"):
+        normalize_function(function([pair], pair)).bind_params({"pair": (ones,)})
+
+
+def test_arrays_are_copied_unless_nobody_can_write_their_memory(func: rx.Function) -> None:
+    changing, fixed = bytearray(24), bytes(24)
+    for memory in (memoryview(changing).toreadonly(), fixed):
+        array = np.frombuffer(memory, "float32").reshape(3, 2)
+        constant = bindings(func.bind_params({"B": array}))[0].value.args[1]  # type: ignore[attr-defined]
+        assert np.shares_memory(constant.data, array) == (memory is fixed)
 
 
 def test_unknown_and_ambiguous_parameters_are_refused(func: rx.Function) -> None:
@@ -192,11 +205,12 @@ def test_a_size_that_only_a_bound_parameter_defined_must_follow_from_its_value()
             normalize_function(other).bind_params({"x": y})
 
 
-def test_numbers_become_scalars_or_tensors_as_the_parameter_says() -> None:
-    x, p = var("x", tensor()), var("p", prim())
-    func = normalize_function(function([x, p], rx.Tuple((x, p))))
-    body = func.bind_params({"x": 2, "p": 3}).body.body  # type: ignore[attr-defined]
-    assert body.struct_info == rx.TupleStructInfo((tensor(), prim(3)))
+@pytest.mark.parametrize("sizes", [ShapeTuple([4, 5]), [4, np.int64(5)]])
+def test_numbers_become_scalars_or_tensors_or_shapes_as_the_parameter_says(sizes) -> None:
+    x, p, s = var("x", tensor()), var("p", prim()), var("s", shape(size("n"), 5))
+    func = normalize_function(function([x, p, s], rx.Tuple((x, p, s))))
+    body = func.bind_params({"x": 2, "p": 3, "s": sizes}).body.body  # type: ignore[attr-defined]
+    assert body.struct_info == rx.TupleStructInfo((tensor(), prim(3), shape(4, 5)))
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_trees_compare_in_the_datatype_of_observations(kind, dtype, tensors) -> 
     if kind == "target":
         proto = model("TreeEnsembleRegressor", ["y"], n_targets=3, **attributes)
     else:
-        attributes["classlabels_int64s"] = [7, 8, 9]
+        attributes |= {"classlabels_int64s": [7, 8, 9], "post_transform": "SOFTMAX_ZERO"}
         proto = model("TreeEnsembleClassifier", ["label", "scores"], **attributes)
     code = helper.np_dtype_to_tensor_dtype(x.dtype)
     proto.graph.input[0].type.tensor_type.elem_type = code

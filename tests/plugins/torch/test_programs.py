@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -748,6 +750,10 @@ def test_weights_that_change_after_compilation_are_seen(freezing: bool) -> None:
     model.train()
     found, expected = compiled(x), copy.deepcopy(model)(x)
     torch.testing.assert_close(found, expected)
+    alive = weakref.ref(model.linear.weight)
+    del model, compiled, found, expected
+    gc.collect()
+    assert alive() is None
 
 
 def test_frozen_weights_are_constants_of_an_executable_for_each_module(monkeypatch) -> None:

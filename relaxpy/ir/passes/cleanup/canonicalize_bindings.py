@@ -177,7 +177,8 @@ class _Uses:
     """The uses of variables after removal of their aliases.
 
     `outliving` are those that are used outside the dataflow block that binds them, and `escapes`
-    counts the uses other than as operands that are only read.
+    counts the uses other than as operands that are only read. `exposed` are the tuples that escape,
+    or of which a field does.
     """
 
     def __init__(self, func: rx.Function, values: _Values) -> None:
@@ -188,6 +189,20 @@ class _Uses:
         self._enter(func.body)
         if func.ret_struct_info is not None:
             self._use(func.ret_struct_info, None)
+        taken = Counter(map(self._source, values.bound))
+        self.exposed = {self.whole(var) for var, n in self.escapes.items() if n != taken[var]}
+
+    def _source(self, var: rx.Var) -> rx.Var | None:
+        """The tuple that a variable is a field of, if it is bound as one."""
+        value = self.values.bound.get(var)
+        source = value.tuple_value if isinstance(value, rx.TupleGetItem) else None
+        return self.values.root(source) if isinstance(source, rx.Var) else None
+
+    def whole(self, var: rx.Var) -> rx.Var:
+        """The tuple that a variable is a field of, or a field of a field; else itself."""
+        while (source := self._source(var)) is not None:
+            var = source
+        return var
 
     def _enter(self, seq: rx.SeqExpr) -> None:
         for block in seq.blocks:
@@ -284,6 +299,8 @@ class _Canonicalizer(BindingRewriter):
     def _can_inline(self, old: rx.Var, new: rx.Var, value: rx.Expr) -> bool:
         """True if uses of a constant may be the constant, a new tensor each time (EV-2)."""
         if isinstance(old, rx.DataflowVar) and not isinstance(new, rx.DataflowVar):
+            return False
+        if isinstance(value, rx.TupleGetItem) and self.uses.whole(old) in self.uses.exposed:
             return False
         escapes = self.uses.escapes[old]
         once = escapes == 1 and not self.uses.reads[old] and isinstance(value, rx.Constant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from itertools import repeat
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,8 +21,10 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.tensor import may_change
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.relax import nodes as rx, relations
+from relaxpy.ir.relax.analysis.effects import computes, contains_impure_call
 from relaxpy.ir.relax.analysis.variables import (
     defined_symbolic_vars,
     free_symbolic_vars,
@@ -49,13 +52,26 @@ def in_place_of_parameters(
     """
     sizes = shape_var_images(pairs)
     images: dict[Node, Node] = dict(sizes.items())
+    # A constant is a new tensor in each use (EV-2), a parameter the same one.
+    exposed = _exposed_vars(body) if any(_has_constants(arg) for _, arg in pairs) else ()
     before: list[rx.Binding] = []
     unproved: list[tuple[rx.Var, rx.Expr, rx.StructInfo]] = []
+
+    def named(arg: rx.Expr, param: rx.Var) -> rx.Expr:
+        """The argument with variables instead of constants."""
+        if isinstance(arg, rx.Tuple):
+            return rx.Tuple(tuple(named(field, param) for field in arg.fields))
+        if not isinstance(arg, rx.Constant):
+            return arg
+        var = rx.Var(param.name_hint, arg.struct_info)
+        before.append(rx.VarBinding(var, arg, span))
+        return var
+
     for param, arg in pairs:
         sinfo = _require_compatible(param, arg, sizes)
         if fits(param, arg, sizes):
             if is_leaf(arg):
-                images[param] = arg
+                images[param] = named(arg, param) if param in exposed else arg
             else:
                 before.append(rx.VarBinding(param, arg, span))
             continue
@@ -68,6 +84,19 @@ def in_place_of_parameters(
     if before:
         body = rx.SeqExpr((rx.BindingBlock(before), *body.blocks), body.body)
     return body, images
+
+
+def _has_constants(expr: rx.Expr) -> bool:
+    return any(isinstance(node, rx.Constant) for node in walk(expr))
+
+
+def _exposed_vars(body: rx.SeqExpr) -> set[rx.Var]:
+    """The variables of a body with effects whose tensors code may write, or read what it wrote."""
+    if not contains_impure_call(body):
+        return set()
+    values = (node.value for node in walk(body) if isinstance(node, rx.Binding))
+    leaves = (v for v in values if not isinstance(v, (rx.If, rx.Function)))
+    return {var for value in leaves if not computes(value) for var in occurring_vars(value)}
 
 
 def shape_var_images(pairs: Sequence[tuple[rx.Var, rx.Expr]]) -> Mapping[tir.Var, tir.PrimExpr]:
@@ -291,7 +320,7 @@ def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -
         params=tuple(new for old, new in new_params.items() if old not in values),
         attrs=_with_fewer_inputs(func, values),
     )
-    leaves = {new_params[param]: value for param, value in values.items() if param in images}
+    leaves = {new_params[p]: cast(rx.Expr, images[p]) for p in values if p in images}
     after: rx.Function = _knowing(_Bind(leaves), _values(rest)).visit_expr(rest)
     _check_defined(after, func)
     return after
@@ -332,11 +361,23 @@ def _as_value(value: object, sinfo: rx.StructInfo | None) -> rx.Expr:
         case rx.TensorStructInfo(dtype=dtype) if isinstance(value, (int, float)):
             _check_kind(value, dtype)
             return rx.const(value, None if dtype.is_void else dtype)
+        case rx.TensorStructInfo() if isinstance(value, (tuple, list)):
+            raise StructInfoError(
+                f"a {type(value).__name__} is not a tensor",
+                rule="DER-41",
+                hint="numpy.array(values, dtype) is one",
+                about=value,
+            )
+        case rx.ShapeStructInfo() if isinstance(value, (tuple, list)):
+            if all(isinstance(n, (int, np.integer)) for n in value):
+                return rx.ShapeExpr(tuple(map(int, value)))
         case rx.TupleStructInfo(fields=fields) if isinstance(value, (tuple, list)):
-            if len(value) == len(fields):
-                return rx.Tuple(tuple(map(_as_value, value, fields)))
+            known = fields if len(value) == len(fields) else repeat(None)
+            return rx.Tuple(tuple(map(_as_value, value, known)))
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        return rx.Constant(value)  # type: ignore[arg-type]
+        array: Any = value
+        is_shared = isinstance(value, np.ndarray) and may_change(value)
+        return rx.Constant(array.copy() if is_shared else array)
     return rx.convert_to_expr(value)
 
 

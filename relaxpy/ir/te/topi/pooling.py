@@ -16,7 +16,7 @@ from relaxpy.ir.te.topi import reduction
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, identity
 from relaxpy.ir.te.topi.indexing import load, loops, stored
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.ir.te.topi.reduction import least
+from relaxpy.ir.te.topi.reduction import least, max_reducer
 from relaxpy.ir.te.topi.shapes import as_sizes, ravel, unravel
 from relaxpy.ir.te.topi.windows import (
     WRITTEN_OUT,
@@ -231,7 +231,7 @@ def reduce_windows(
 
         if along.kernel <= MOST_TERMS:
             return folded(combine, (read(number(k)) for k in range(along.kernel)))
-        reducer = reduce.sum if kind == "sum" else reduce.max
+        reducer = reduce.sum if kind == "sum" else max_reducer
         return reducer(read(reduction.var), axis=reduction)
 
     return computed(shape, lambda *index: inside(index, padded, window), f"pool_{kind}")

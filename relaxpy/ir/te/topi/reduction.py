@@ -61,8 +61,8 @@ def greatest(dtype: DataType) -> PrimExpr:
     return tir.FloatImm(dtype, float("inf"))
 
 
-_max = reduce.comm_reducer(lambda x, y: ops.maximum(x, y), least, "max")
-_min = reduce.comm_reducer(lambda x, y: ops.minimum(x, y), greatest, "min")
+max_reducer = reduce.comm_reducer(lambda x, y: ops.maximum(x, y), least, "max")
+min_reducer = reduce.comm_reducer(lambda x, y: ops.minimum(x, y), greatest, "min")
 
 
 def _reduce_axes(x: Tensor, axes: tuple[int, ...]) -> list[IterVar]:
@@ -147,13 +147,13 @@ def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The maximum along axes; NaN if an element is NaN, -inf if there are no elements."""
-    reducer = reduce.any if data.dtype.is_bool else _max
+    reducer = reduce.any if data.dtype.is_bool else max_reducer
     return reduce_elements(reducer, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 
 def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The minimum along axes; NaN if an element is NaN, inf if there are no elements."""
-    reducer = reduce.all if data.dtype.is_bool else _min
+    reducer = reduce.all if data.dtype.is_bool else min_reducer
     return reduce_elements(reducer, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 

@@ -197,7 +197,8 @@ def posttransformed(cx: Context, scores: Expr, transform: str) -> Expr:
         case "SOFTMAX":
             return R.nn.softmax(scores, -1)
         case "SOFTMAX_ZERO":
-            some = R.astype(R.not_equal(scores, tensors.scalar(0, scores)), "float32")
+            is_some = R.not_equal(scores, tensors.scalar(0, scores))
+            some = R.astype(is_some, tensors.dtype_of(scores))
             parts = cx.emit(R.nn.softmax(scores, -1) * some)
             return parts / R.sum(parts, axis=[-1], keepdims=True)
         case "PROBIT":

@@ -66,6 +66,8 @@ topi.nn.adaptive_pool(v0, (None, 1), "max") <- IMAGE => IMAGE.max(3, keepdims=Tr
 topi.nn.adaptive_pool(v0, (None, 6), "max") <- IMAGE => IMAGE
 topi.nn.pool2d(v0, 1, 1, 1, 0, "max") <- IMAGE => IMAGE
 topi.nn.pool1d(v0, 2, 3, 1, 1, "max") <- LINE => pool(LINE, "max", 2, 3, 1)
+topi.nn.pool1d(v0, 17, 1, 1, 1, "max") <- np.full((1, 1, 18), -np.inf, "float32")
+    => np.full((1, 1, 4), -np.inf)
 topi.nn.pad(v0, (0, 1, 2), (1, 0, 0), 7) <- LINE
     => np.pad(LINE, ((0, 1), (1, 0), (2, 0)), constant_values=7)
 topi.nn.pad(v0, (1, 0, 0)) <- LINE => np.pad(LINE, ((1, 1), (0, 0), (0, 0)))
