@@ -168,8 +168,10 @@ def read_json(path: Path, what: str = "configuration") -> Any:
         if path.stat().st_size > LARGEST:
             raise ModelError(f"{path} has more than {LARGEST >> 20} MB, which no {what} has")
         return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"there is no {path}, which has the {what} of the model") from None
     except OSError as error:
-        raise ModelError(f"there is no {what}: {error}") from None
+        raise ModelError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         if isinstance(error, ModelError):
             raise
