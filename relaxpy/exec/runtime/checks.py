@@ -280,7 +280,11 @@ class Matcher:
 
 def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
     """A hint to pass another object than this common Python one, or None."""
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, Mapping):
+        return "pass its values by name: f(**values)"
     if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
+        if any(hasattr(member, "ndim") and member.ndim for member in value):
+            return "pass its tensors one by one: f(*values)"
         dtype = "" if sinfo.dtype.is_void else f', "{sinfo.dtype}"'
         return f"convert it to an array: numpy.asarray(...{dtype})"
     if isinstance(value, np.floating) and isinstance(
