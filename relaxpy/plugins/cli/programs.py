@@ -239,8 +239,8 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
     if path.endswith(_OF_PYTORCH):
         raise UsageError(
             f"{path}: files of PyTorch are not read here, as reading them may run what is in them",
-            hint="save the program in Python: relaxpy.compile(model).save('model.rxp'), where model "
-            "is torch.export.load(path), or a torch module with args=(x,)",
+            hint="save the program in Python: relaxpy.compile(model).save('model.rxp'), where the "
+            "model is torch.export.load(path), or a torch module with args=(x,)",
         )
     return OnnxFile(path) if path.endswith(".onnx") else read_file(path)
 

@@ -175,7 +175,7 @@ _OF_SCALARS = {
     "divmod": "write // and %",
     "float": 'write T.cast({0}, "float32")',
     "int": 'write T.cast({0}, "int32")',
-    "range": "a loop with a symbolic extent belongs in a kernel, a function under @T.prim_func",
+    "range": "a loop with a symbolic extent belongs in a kernel: @T.prim_func",
     "round": "write T.round({0})",
     "sum": "add the terms in a loop, to an element of a buffer",
 }
