@@ -242,6 +242,11 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
             hint="save the program in Python: relaxpy.compile(model).save('model.rxp'), where the "
             "model is torch.export.load(path), or a torch module with args=(x,)",
         )
+    if path.endswith(".gguf") or (Path(path) / "config.json").exists():
+        raise UsageError(
+            f"{path} is a language model, not a program",
+            hint="relaxpy generate, chat, serve, profile and export take one",
+        )
     return OnnxFile(path) if path.endswith(".onnx") else read_file(path)
 
 

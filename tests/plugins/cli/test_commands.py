@@ -433,6 +433,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(folder, capsys) -> None
         ("source model.py --kernel k", 2, "the executable has no kernel 'k'"),
         ("explain NONE-0", 2, "NONE-0"),
         ("compile model.py", 2, "required: -o/--output"),
+        ("run chat.gguf", 2, "relaxpy generate, chat, serve, profile and export take one"),
         ("check model.py --what", 2, "unrecognized arguments: --what\n"),
         ("run model.py --rando 0", 2, "unrecognized arguments: --rando 0; did you mean '--random'"),
         ("run --targt numpy model.py", 2, "arguments: --targt; did you mean '--target'"),
