@@ -291,6 +291,9 @@ def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
         sinfo, rx.TensorStructInfo | rx.PrimStructInfo
     ):
         return f'round it with .astype("{sinfo.dtype}")' if sinfo.dtype.is_float else None
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (int, float)):
+        is_scalar = sinfo.ndim == 0 and not sinfo.dtype.is_void
+        return f"{sinfo.dtype} does not have this number" if is_scalar else None
     if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, (list, tuple)):
         return "convert it to a shape: relaxpy.runtime.ShapeTuple(...)"
     if isinstance(sinfo, rx.FuncStructInfo) and category_of(value) is Category.PACKED_FUNC:
