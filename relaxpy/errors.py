@@ -19,6 +19,7 @@ from relaxpy.support.dataclass import replace
 from relaxpy.support.diagnostics import Diagnostic as Diagnostic, Source as Source, Span as Span
 from relaxpy.support.frames import (
     FULL_TRACEBACK,
+    is_user_frame,
     keep_callback_frames,
     user_frames,
     user_lines,
@@ -391,7 +392,8 @@ def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
     """The error that an argument is not what is expected of it."""
     is_named = isclass(value) or isroutine(value) or ismodule(value)
     is_named = is_named or hasattr(value, "display_name")
-    found = described(value) if is_named else f"{value!r:.60}"
+    found = described(value) if is_named else repr(value)
+    found = found if is_named or len(found) <= 60 else f"{found[:57]}..."
     return MisuseError(f"{expected}, found {found}", **{"about": value, **details})
 
 
@@ -434,7 +436,10 @@ def warn(diagnostic: Diagnostic) -> None:
     warning.diagnostic = diagnostic
     span = diagnostic.span
     if span is None:
-        warnings.warn(warning, stacklevel=3)
+        frame, level = sys._getframe(1), 2
+        while not is_user_frame(frame) and frame.f_back is not None:
+            frame, level = frame.f_back, level + 1
+        warnings.warn(warning, stacklevel=level)
         return
     file = os.path.abspath(span.file)
     modules = (m for m in list(sys.modules.values()) if _file_of(m) == file)

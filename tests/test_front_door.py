@@ -264,6 +264,17 @@ def test_what_is_not_a_model_is_refused_with_what_to_write(tmp_path: Path) -> No
     refused("takes a model, a function or a path", 3)
     refused("pass the torch module that has them", {"weight": X})
     refused("call it in a torch module", len)
+    refused("the forward of a torch module", refused, args=(X,))
+    refused("skl2onnx.to_onnx(model, X)", pytest.importorskip("sklearn.svm").SVC())
+
+
+def test_a_warning_about_a_file_is_of_the_line_that_takes_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(f"{TEXT}\nprint(1)\n", encoding="utf-8")
+    for take in (relaxpy.compile, relaxpy.load):
+        with pytest.warns(relaxpy.errors.RelaxpyWarning, match="is not executed") as caught:
+            take(path)
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_examples_are_for_torch_modules_only() -> None:

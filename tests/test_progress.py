@@ -127,6 +127,26 @@ def test_a_check_of_targets_names_the_kernel_that_the_reference_evaluator_runs()
     assert "matmul" in text
 
 
+def test_work_without_a_delay_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = []
+    monkeypatch.setattr(progress, "_terminal_line", lambda work: lines.append(work.title) or LINE)
+    for delay, count in ((60, 0), (0, 1)):
+        with progress.long_work("exporting", shown=True, delay=delay) as work:
+            work.now("by another library")
+        assert len(lines) == count
+
+
+class _SilentLine:
+    def show(self, text: str, done: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+LINE = _SilentLine()
+
+
 def test_a_log_has_no_line() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WORK, "0.1"], capture_output=True, text=True, env=environment()

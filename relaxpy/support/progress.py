@@ -42,9 +42,11 @@ class _Line(Protocol):
 class Work:
     """Work under way, `done` of `total` parts of it if that is known."""
 
-    def __init__(self, title: str, total: int | None, shown: bool | None) -> None:
+    def __init__(
+        self, title: str, total: int | None, shown: bool | None, delay: float | None = None
+    ) -> None:
         self.title, self.total, self.done = title, total, 0
-        self._began = monotonic()
+        self._shown_from = monotonic() + (DELAY if delay is None else delay)
         self._line: _Line | None = None
         self._is_shown = _is_wanted() if shown is None else shown
 
@@ -53,7 +55,7 @@ class Work:
         if not self._is_shown:
             return
         if self._line is None:
-            if monotonic() - self._began < DELAY or not _one_line.acquire(blocking=False):
+            if monotonic() < self._shown_from or not _one_line.acquire(blocking=False):
                 return
             self._line = _notebook_line(self) if _is_notebook() else _terminal_line(self)
         self._line.show(text[:_LONGEST], self.done)
@@ -74,10 +76,13 @@ class Work:
 
 
 @contextmanager
-def long_work(title: str, total: int | None = None, *, shown: bool | None = None) -> Iterator[Work]:
+def long_work(
+    title: str, total: int | None = None, *, shown: bool | None = None, delay: float | None = None
+) -> Iterator[Work]:
     """A context of work that may take long; inside other work, it is a part of that.
 
-    `shown` decides whether there is a line, None where it can be seen.
+    `shown` decides whether there is a line, None where it can be seen, and `delay`
+    after how many seconds, None for `DELAY`.
     """
     outer = _current.get()
     if outer is not None:
@@ -85,7 +90,7 @@ def long_work(title: str, total: int | None = None, *, shown: bool | None = None
         outer.now(title)
         yield part
         return
-    work = Work(title, total, shown)
+    work = Work(title, total, shown, delay)
     try:
         with setting(_current, work):
             yield work

@@ -331,3 +331,11 @@ def test_it_is_shown_as_a_table() -> None:
     assert rows["workspace"] == "768*n"
     assert rows["a call at"] == memory.formula == "1024*n"
     assert "<table>" in memory._repr_html_()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sizes_below_a_page_count_where_they_are_known(target: str) -> None:
+    text = "@R.function\ndef main(x: R.Tensor((4, 4), 'float32')):\n    return R.add(R.exp(x), x)\n"
+    memory = relaxpy.compile(from_source(text), target).memory()
+    assert str(memory.results.expr()) == "T.int64(64)"
+    assert memory.bytes() == int(memory.formula) >= 64

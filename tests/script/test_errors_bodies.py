@@ -280,7 +280,7 @@ def main(x: R.Tensor):
     #   ^ bind one target in a statement
     x[0] = x
 #   ^^^^ only names can be bound in Relax
-# hint: values are not changed in place; bind the result to a new name
+# hint: values are not changed in place; R.slice_scatter and R.index_put return a changed copy
     a, a = (x, x)
 #   ^^^^ a name is bound twice in one statement [SC-9]
     b, c = (x, x, x)

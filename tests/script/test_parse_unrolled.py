@@ -168,7 +168,7 @@ def test_loops_that_cannot_be_unrolled() -> None:
                 x = R.exp(x)
             for j in range(n):
                 #          ^ range is for Python's values, found `n` of int64
-                # hint: a loop with a symbolic extent belongs in a kernel: for k in range(n):
+                # hint: a loop with a symbolic extent belongs in a kernel: @T.prim_func
                 y = R.exp(x)
             for k in T.serial(4):
                 #    ^^^^^^^^^^^ a loop in Relax runs over what is known while it is parsed, found a

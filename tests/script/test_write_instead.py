@@ -32,6 +32,11 @@ k + [1, 2, 3, 4] => for a tensor of these numbers write R.const([1, 2, 3, 4], dt
     => k + R.const([1, 2, 3, 4], 'int32')
 (1.5, 2) * x => for a tensor of these numbers write R.const([1.5, 2], dtype)
     => x * R.const([1.5, 2, 3, 4], 'float32')
+x @ [[1, 2], [3, 4], [5, 6], [7, 8]]
+    => for a tensor of these numbers write R.const([[1, 2], [3, 4], [5, 6], [7, 8]], dtype)
+    => x @ R.const([[1, 2], [3, 4], [5, 6], [7, 8]], 'float32')
+R.reshape(x, ('4 * 4',)) => write it without quotes => R.reshape(x, (4 * 4,))
+x.transopse() => operators are functions: R.permute_dims(x, ...) => R.permute_dims(x)
 R.nn.linear(x, x) => write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))
     => R.linear(x, x)
 R.nn.tril(x) => did you mean `R.tril`? => R.tril(x)
@@ -261,6 +266,24 @@ def test_a_number_that_a_program_binds_is_known_outside_of_it(line: str) -> None
         "a number that a program binds is a tensor: write the number here, or name it outside"
     )
     assert from_source(text.replace("    k = 1\n", ""), {"R": R, "k": 1})
+
+
+def test_functions_of_torch_take_its_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ParseError, match="takes tensors of PyTorch, found Var 'x'") as caught:
+
+        @R.function
+        def f(x: R.Tensor((4, 4))):
+            return torch.cat([x, x], dim=1)
+
+    assert caught.value.diagnostic.hint == "write R.concat([x, x], axis=1)"
+    with pytest.raises(ParseError, match="softmax takes tensors of PyTorch") as caught:
+
+        @R.function
+        def g(x: R.Tensor((4, 4))):
+            return torch.nn.functional.softmax(x, dim=0)
+
+    assert caught.value.diagnostic.hint == "write R.nn.softmax(x, axis=0)"
 
 
 def test_functions_of_math_take_numbers() -> None:

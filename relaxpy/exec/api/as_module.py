@@ -25,6 +25,7 @@ _HINTS: Final = {
     "it",
     "builtins.bytes": "relaxpy.load(path) reads a file, and onnx.load_model_from_string(data) "
     "the bytes of one",
+    "sklearn.BaseEstimator": "skl2onnx.to_onnx(model, X) makes an ONNX model of it, which is taken",
     "builtins.dict": "weights are not a program: pass the torch module that has them, or load them "
     "into one",
     ".gguf": "relaxpy.llm.load(path) reads a language model",
@@ -143,7 +144,9 @@ def as_module(mod: object, taker: str, kinds: str = "an IRModule or a function")
     elif inspect.isbuiltin(mod):
         found, hint = f"the function {mod.__name__}", "call it in a torch module or an @R.function"
     elif callable(mod) and hasattr(mod, "__code__"):
-        found, hint = "a plain Python function", "decorate it with @R.function or @T.prim_func"
+        found = "a plain Python function"
+        hint = "decorate it with @R.function or @T.prim_func; a function of PyTorch is the forward "
+        hint += "of a torch module"
     elif _key(mod) is not None:
         found = f"the path {str(mod)!r:.60}" if keys[0][:1] == "." else found
         hint = f"relaxpy.load({'path' if keys[0][:1] == '.' else 'model'}) makes a module of it"

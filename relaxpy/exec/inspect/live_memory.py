@@ -71,7 +71,7 @@ from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
 
 _PAGE: Final = 1 << 12
-"""Sizes that differ by less are not told apart."""
+"""Formulas of symbolic sizes that differ by less are not told apart."""
 _SIZES: Final[Mapping[str, ast.operator]] = {
     "size": ast.Add(),
     "floordiv": ast.FloorDiv(),
@@ -696,10 +696,11 @@ class MemoryReader:
         return self._largest(results.union(*(block.choices for block in results)))
 
     def _largest(self, without: frozenset[Block]) -> IndexPoly:
-        totals = (size_of_blocks(live - without) + more for live, more in self.steps)
-        kept: list[IndexPoly] = []
-        for total in {frozenset(total.terms.items()): total for total in totals}.values():
+        totals = [size_of_blocks(live - without) + more for live, more in self.steps]
+        kept = [as_poly(max(total.constant or 0 for total in totals))]
+        symbolic = (total for total in totals if total.constant is None)
+        for total in {frozenset(total.terms.items()): total for total in symbolic}.values():
             if not any(exceeds(other + _PAGE, total) for other in kept):
-                kept = [k for k in kept if not exceeds(total, k)]
+                kept = [k for k in kept if not exceeds(total + _PAGE, k)]
                 kept.append(total)
         return reduce(largest, kept)

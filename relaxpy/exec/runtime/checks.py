@@ -280,13 +280,20 @@ class Matcher:
 
 def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
     """A hint to pass another object than this common Python one, or None."""
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, Mapping):
+        return "pass its values by name: f(**values)"
     if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
+        if any(hasattr(member, "ndim") and member.ndim for member in value):
+            return "pass its tensors one by one: f(*values)"
         dtype = "" if sinfo.dtype.is_void else f', "{sinfo.dtype}"'
         return f"convert it to an array: numpy.asarray(...{dtype})"
     if isinstance(value, np.floating) and isinstance(
         sinfo, rx.TensorStructInfo | rx.PrimStructInfo
     ):
         return f'round it with .astype("{sinfo.dtype}")' if sinfo.dtype.is_float else None
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (int, float)):
+        is_scalar = sinfo.ndim == 0 and not sinfo.dtype.is_void
+        return f"{sinfo.dtype} does not have this number" if is_scalar else None
     if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, (list, tuple)):
         return "convert it to a shape: relaxpy.runtime.ShapeTuple(...)"
     if isinstance(sinfo, rx.FuncStructInfo) and category_of(value) is Category.PACKED_FUNC:

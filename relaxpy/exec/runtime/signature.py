@@ -126,7 +126,10 @@ class KernelSignature:
 
     def _check_form(self, param: Param, buffer: Buffer, arg: Value) -> None:
         """Check the datatype and the rank of an argument."""
-        expected, shape = buffer.dtype.numpy(), f"({', '.join(param.sizes)})"
+        expected, shape = (
+            buffer.dtype.numpy(),
+            f"({', '.join(param.sizes)}{',' * (buffer.ndim == 1)})",
+        )
         if not isinstance(arg, np.ndarray):
             hint = f'pass an array: np.full({shape}, value, "{buffer.dtype}")'
         elif arg.dtype != expected:

@@ -535,7 +535,8 @@ class PassContext:
                 result = step.transform(mod, self)
             if not isinstance(result, step.module_kind):
                 raise TransformError(
-                    f"pass {info.name} returned {type(result).__name__}, not an IRModule"
+                    f"pass {info.name} returned {type(result).__name__}, not an IRModule",
+                    hint="return the module" if result is None else None,
                 )
             if self.check and result is not mod:
                 with _noting(f"after pass {info.name}"):
@@ -555,7 +556,8 @@ def listed(values: Sequence[V] | None, what: str) -> tuple[V, ...]:
         MisuseError (also TypeError): it is neither.
     """
     if isinstance(values, str) or not isinstance(values, Sequence | None):
-        raise unexpected(values, f"expected a list of {what}")
+        hint = None if isinstance(values, str) else "write a list, also for one: [...]"
+        raise unexpected(values, f"expected a list of {what}", hint=hint)
     return tuple(values or ())
 
 
@@ -627,10 +629,9 @@ class Sequential(Pass):
         for step in listed(self.passes, "passes"):
             if not isinstance(step, Pass):
                 is_class = isinstance(step, type) and issubclass(step, Pass)
+                name = step.__name__ if is_class else step if isinstance(step, str) else None
                 raise unexpected(
-                    step,
-                    "expected a pass",
-                    hint=f"create an instance: {step.__name__}()" if is_class else None,
+                    step, "expected a pass", hint=f"create an instance: {name}()" if name else None
                 )
         object.__setattr__(self, "passes", tuple(self.passes or ()))
 

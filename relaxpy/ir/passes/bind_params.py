@@ -126,9 +126,9 @@ class BindSymbolicVars(Pass):
                 message = f"calls in the module give shape variable {key} other values"
             else:
                 message = f"no function of the module defines shape variable {key}"
-            raise UnknownNameError(
-                f"BindSymbolicVars: {message}", hint=close_names(str(key), names), about=key
-            )
+            hint = close_names(str(key), names)
+            hint = hint or (f"its shape variables are {', '.join(names)}" if names else None)
+            raise UnknownNameError(f"BindSymbolicVars: {message}", hint=hint, about=key)
         result = mod
         for name, func in funcs.items():
             if values[name]:

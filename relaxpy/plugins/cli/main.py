@@ -172,7 +172,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
     _add_sizes(command)
     command.add_argument(
-        "-o", "--output", required=True, metavar="OUT", help="the file of the executable"
+        "-o",
+        "--output",
+        type=_written,
+        required=True,
+        metavar="OUT",
+        help="the file of the executable",
     )
 
     command = add(
@@ -192,7 +197,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     _add_sizes(command)
     command.add_argument("--name", metavar="NAME", help="the prefix of symbols (default: OUT)")
     command.add_argument(
-        "--weights", metavar="FILE", help="write the constants to a file beside the library"
+        "--weights",
+        type=_written,
+        metavar="FILE",
+        help="write the constants to a file beside the library",
     )
     command.add_argument(
         "--pool", action="store_true", help="write a header with a pool of threads, too"
@@ -223,7 +231,9 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         metavar="N",
         help="the texts that the cache of a language model has at a time (default: 1)",
     )
-    command.add_argument("-o", "--output", required=True, metavar="OUT", help="the library")
+    command.add_argument(
+        "-o", "--output", type=_written, required=True, metavar="OUT", help="the library"
+    )
 
     command = add(
         "warm",
@@ -254,7 +264,11 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     _add_compiled(command)
     _add_inputs(command)
     command.add_argument(
-        "-o", "--output", metavar="OUT", help="write the result to a .npy or .npz file"
+        "-o",
+        "--output",
+        type=_written,
+        metavar="OUT",
+        help="write the result to a .npy or .npz file",
     )
 
     command = add(
@@ -269,7 +283,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     language_models.add_model_options(command)
     command.add_argument("--repeat", type=_count, default=5, metavar="N", help="calls (default: 5)")
     command.add_argument(
-        "--trace", metavar="OUT", help="write the time line in JSON, for Chrome or Perfetto"
+        "--trace",
+        type=_written,
+        metavar="OUT",
+        help="write the time line in JSON, for Chrome or Perfetto",
     )
     command.add_argument("--json", action="store_true", help="print a list in JSON")
 
@@ -295,7 +312,11 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
     _add_file(command)
     command.add_argument(
-        "-o", "--output", metavar="OUT", help="a file: .svg, .html, .mmd (Mermaid) or .dot"
+        "-o",
+        "--output",
+        type=_written,
+        metavar="OUT",
+        help="a file: .svg, .html, .mmd (Mermaid) or .dot",
     )
     command.add_argument("--pipeline", metavar="NAME", help="draw the program after these passes")
     command.add_argument(
@@ -341,7 +362,11 @@ def _add_import(command: argparse.ArgumentParser) -> None:
 
 def _add_program_output(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "-o", "--output", metavar="OUT", help="write the program to a file; JSON if it ends so"
+        "-o",
+        "--output",
+        type=_written,
+        metavar="OUT",
+        help="write the program to a file; JSON if it ends so",
     )
 
 
@@ -383,6 +408,14 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         "--dim", action="append", default=[], metavar="NAME=SIZE", help="for --random"
     )
     command.add_argument("--function", metavar="NAME", help="default: main, or the only one")
+
+
+def _written(path: str) -> str:
+    """The path of a file to write, which is checked before the work that it takes."""
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"there is no folder {folder!r}")
+    return path
 
 
 def _count(text: str) -> int:

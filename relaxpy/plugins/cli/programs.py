@@ -238,9 +238,14 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
         return ImportedFile(path)
     if path.endswith(_OF_PYTORCH):
         raise UsageError(
-            f"{path}: files of PyTorch are not read here, as reading them may run what is in them; "
-            "a Python file that calls torch.export.load and from_exported_program can be named as "
-            "module:attribute"
+            f"{path}: files of PyTorch are not read here, as reading them may run what is in them",
+            hint="save the program in Python: relaxpy.compile(model).save('model.rxp'), where the "
+            "model is torch.export.load(path), or a torch module with args=(x,)",
+        )
+    if path.endswith(".gguf") or (Path(path) / "config.json").exists():
+        raise UsageError(
+            f"{path} is a language model, not a program",
+            hint="relaxpy generate, chat, serve, profile and export take one",
         )
     return OnnxFile(path) if path.endswith(".onnx") else read_file(path)
 

@@ -188,9 +188,11 @@ def read_text(path: Path, what: str) -> str:
         if path.stat().st_size > LARGEST:
             raise ModelError(f"{path} has more than {LARGEST >> 20} MB, which no {what} has")
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ModelError(f"there is no {what}: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except FileNotFoundError:
+        raise ModelError(f"there is no {path}, which has the {what} of the model") from None
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a text: {error}") from None
 
 

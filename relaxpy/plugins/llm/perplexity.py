@@ -102,7 +102,8 @@ def perplexity(
         raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
     count = int(min(len(tokens) // size, most_chunks))
     if not count:
-        raise ModelError(f"the text has {len(tokens)} tokens, and a chunk {size}")
+        hint = "take a longer text, or a smaller context"
+        raise ModelError(f"the text has {len(tokens)} tokens, and a chunk {size}", hint=hint)
     begin = lm.tokenizer.encode("")[:1]
     parts = [tokens[number * size : (number + 1) * size] for number in range(count)]
     if begin == tokens[:1]:

@@ -6,6 +6,7 @@ Weights of captured graphs are constants while they do not change.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from operator import attrgetter
@@ -18,7 +19,7 @@ from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from relaxpy.errors import MisuseError, RelaxpyError, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, close_names, unexpected
 from relaxpy.exec.api.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.core.tensor import as_numpy, as_torch
@@ -129,10 +130,15 @@ def relaxpy_backend(
     reduce.
 
     Errors:
-        MisuseError (also ValueError): PyTorch has no such mode.
+        MisuseError (also ValueError): PyTorch has no such mode, or there is no such option.
     """
     if mode is not None and mode not in _MODES:
         raise unexpected(mode, f"expected one of the modes {', '.join(_MODES)}")
+    known = inspect.signature(relax_dynamo).parameters
+    for name in options or {}:
+        if name not in known:
+            message = f"there is no option {name!r}; options are {', '.join(known)}"
+            raise MisuseError(message, about=name, hint=close_names(name, known))
     return relax_dynamo(**(options or {}))(module, example_inputs)
 
 

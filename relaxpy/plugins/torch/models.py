@@ -19,6 +19,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.outputs import OUTPUT_TREE, RETURNS_TREE
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.api import from_exported_program
+from relaxpy.support.progress import long_work
 
 
 def program_module(program: torch.export.ExportedProgram) -> IRModule:
@@ -103,7 +104,8 @@ def model_module(
                 hint="name them among the parameters of forward, as in a module around this one",
             )
     sizes = None if dynamic is None else _Sizes().of_arguments(dynamic, bound)
-    with _evaluating(model):
+    with _evaluating(model), long_work("exporting", delay=0) as work:
+        work.now("by PyTorch")  # which says nothing until it is done
         program = torch.export.export(model, positional, named, dynamic_shapes=sizes)
     return program_module(program)
 

@@ -105,8 +105,9 @@ _MEMORY: Mapping[str, str] = dict.fromkeys(("empty", "ones", "zeros"), "T.alloc_
 
 
 def _operators_nearly_called(name: str) -> list[str]:
-    last_names = (n.rpartition(".")[2] for n in registered_ops())
-    return [full for near in nearest(name, last_names) for full in operators_called(near)]
+    last_names = [n.rpartition(".")[2] for n in registered_ops()]
+    known = [*last_names, *_NAMES_ELSEWHERE]
+    return [full for near in nearest(name, known) for full in operators_called(near)]
 
 
 #: Names that users look up in the wrong namespace.
@@ -160,7 +161,7 @@ def member_hint(name: str, display_name: str) -> str | None:
         )
     if name == "T":
         return f"write R.permute_dims({display_name})"
-    names = operators_called(name)
+    names = operators_called(name) or _operators_nearly_called(name)
     if not names:
         return None
     record = registered_ops()[names[0].replace("R.", "relax.", 1)]
@@ -174,7 +175,7 @@ _OF_SCALARS = {
     "divmod": "write // and %",
     "float": 'write T.cast({0}, "float32")',
     "int": 'write T.cast({0}, "int32")',
-    "range": "a loop with a symbolic extent belongs in a kernel: for k in range({0}):",
+    "range": "a loop with a symbolic extent belongs in a kernel: @T.prim_func",
     "round": "write T.round({0})",
     "sum": "add the terms in a loop, to an element of a buffer",
 }
@@ -231,12 +232,24 @@ def chain_hint(node: ast.Compare) -> str:
     return f"write {_logical_calls('and', steps)}"
 
 
+#: Keywords of PyTorch, as operators call them.
+_KEYWORDS: Mapping[str | None, str] = {"dim": "axis", "keepdim": "keepdims"}
+
+
 def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
-    """A replacement for a call of NumPy's function `name` on a value of the program."""
+    """A replacement for a call of another library's function `name` on a value of the program."""
     names = operators_called({"max": "maximum", "min": "minimum"}.get(name, name))
     if isinstance(value, PrimExpr):
         names = [f"T.{name}"] if hasattr(intrin, name) else []
-    return f"write {names[0]}({', '.join(map(shown, node.args))})" if names else None
+    if not names:
+        return None
+    record = registered_ops().get(names[0].replace("R.", "relax.", 1))
+    known = {parameter.name for parameter in record.parameters} if record else set()
+    arguments = [*map(shown, node.args)]
+    for keyword in node.keywords:
+        word = _KEYWORDS.get(keyword.arg, keyword.arg)
+        arguments.append(f"{word}={shown(keyword.value)}" if word in known else "...")
+    return f"write {names[0]}({', '.join(arguments)})"
 
 
 def number_hint(value: object) -> str | None:

@@ -428,11 +428,12 @@ def test_files_after_one_that_cannot_be_read_are_checked(folder, capsys) -> None
         ("check missing.onnx", 2, "relaxpy: error: missing.onnx: No such file"),
         ("graph model.py -o model.png", 2, "expected the path of a file .svg"),
         ("run model.py both.npz -o y.txt", 2, "is written to a .npy or .npz file"),
-        ("run model.py both.npz -o none/y.npy", 2, "relaxpy: error: none/y.npy: No such file"),
+        ("run model.py both.npz -o none/y.npy", 2, "-o/--output: there is no folder 'none'"),
         ("profile model.py both.npz --repeat 0", 2, "expected a positive integer, found '0'"),
         ("source model.py --kernel k", 2, "the executable has no kernel 'k'"),
         ("explain NONE-0", 2, "NONE-0"),
         ("compile model.py", 2, "required: -o/--output"),
+        ("run chat.gguf", 2, "relaxpy generate, chat, serve, profile and export take one"),
         ("check model.py --what", 2, "unrecognized arguments: --what\n"),
         ("run model.py --rando 0", 2, "unrecognized arguments: --rando 0; did you mean '--random'"),
         ("run --targt numpy model.py", 2, "arguments: --targt; did you mean '--target'"),
@@ -925,7 +926,7 @@ def test_files_of_pytorch_are_not_read(name: str, capsys: pytest.CaptureFixture[
     code, out, error = command(f"print {name}", capsys)
     assert (code, out) == (2, "")
     assert f"{name}: files of PyTorch are not read here" in error
-    assert "from_exported_program" in error
+    assert "hint: save the program in Python: relaxpy.compile(model).save(" in error
 
 
 @pytest.mark.parametrize("kind", ["onnx", "rxp", "json", "py"])

@@ -1039,7 +1039,7 @@ def test_entries_of_any_kind_are_values_or_errors(family: str) -> None:
 
 def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
-    with pytest.raises(ModelError, match="there is no configuration"):
+    with pytest.raises(ModelError, match="which has the configuration of the model"):
         CompiledDecoder.from_folder(tmp_path)
     config = tmp_path / "config.json"
     for text, message in [

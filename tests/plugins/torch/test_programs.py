@@ -891,6 +891,9 @@ def test_the_backend_is_found_by_its_name() -> None:
     torch._dynamo.reset()
     with pytest.raises(Exception, match="expected one of the modes default, reduce-overhead"):
         torch.compile(torch.tan, backend="relaxpy", mode="fastest")(x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"there is no option 'tagret'(.|\n)*did you mean 'target'"):
+        torch.compile(torch.tan, backend="relaxpy", options={"tagret": "numpy"})(x)
 
 
 # ---- complex numbers

@@ -307,11 +307,16 @@ def wrong_kind(parameter: Parameter, arg: rx.Expr, sinfo: rx.StructInfo) -> Stru
 
 
 def _as_numbers(arg: rx.Expr) -> str | None:
-    """The list of Python that became the tuple `arg`, where its fields are literals."""
+    """The list of Python that became the tuple `arg`, where its fields are literals or lists."""
     fields = arg.fields if isinstance(arg, rx.Tuple) else ()
-    scalars = [f.value for f in fields if isinstance(f, rx.PrimValue)]
-    literals = [str(v.value) for v in scalars if isinstance(v, tir.ConstExpr)]
-    return f"[{', '.join(literals)}]" if fields and len(literals) == len(fields) else None
+    literals = [
+        str(f.value.value)
+        if isinstance(f, rx.PrimValue) and isinstance(f.value, tir.ConstExpr)
+        else _as_numbers(f)
+        for f in fields
+    ]
+    known = [literal for literal in literals if literal is not None]
+    return f"[{', '.join(known)}]" if fields and len(known) == len(fields) else None
 
 
 _OF_PROGRAMS = "__struct_info__"

@@ -234,6 +234,8 @@ def check_condition(cond: rx.Expr, ctx: Context) -> None:
         if isinstance(sinfo, rx.PrimStructInfo) and sinfo.dtype.is_bool
         else "R.where(condition, x, y) chooses for each element"
         if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim > 0
+        else "compare the number, as in x != 0"
+        if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim == 0 and not sinfo.dtype.is_void
         else cast_hint(sinfo, expected, ctx),
         about=cond,
     )

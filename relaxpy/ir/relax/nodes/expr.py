@@ -645,6 +645,8 @@ def convert_to_expr(value: object) -> bases.Expr:
         if isinstance(value, dict)
         else f"call it: {described(value)}(...)"
         if isinstance(getattr(value, "op", None), Op)
+        else "R.stack and R.concat join tensors, NumPy does not"
+        if isinstance(value, np.ndarray) and value.dtype == object
         else "relax.const(array) is a constant"
         if hasattr(value, "__dlpack__")
         else None,

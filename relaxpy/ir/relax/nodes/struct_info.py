@@ -33,11 +33,12 @@ UNKNOWN_SIZE: Final = 'give a size that is not known a name, as in "n", or tir.V
 
 
 def integer_hint(value: object) -> str | None:
-    """A hint for a float that is equal to an integer, for a name, or for a placeholder."""
+    """A hint for a float that is equal to an integer, for a text, or for a placeholder."""
     if value is None or value is ...:
         return UNKNOWN_SIZE
-    if isinstance(value, str) and value.isidentifier():
-        return f"write {value}, after {value} = T.int64()"
+    if isinstance(value, str):
+        declared = f"write {value}, after {value} = T.int64()"
+        return declared if value.isidentifier() else "write it without quotes"
     return f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
 
 

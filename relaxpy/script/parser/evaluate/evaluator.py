@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -452,9 +452,11 @@ class Evaluator:
             return self.error(node.func, f"{wording.describe(function)} cannot be called")
         for arg, value in zip(node.args, args, strict=False):
             operands = _operands_of(function)
-            if isinstance(value, Node) and operands is not None:
-                hint = wording.array_hint(node, name.rpartition(".")[2], value)
-                message = f"{name} takes {operands}, found {wording.describe(value)}"
+            members = value if isinstance(value, (list, tuple)) else (value,)
+            of_program = next((each for each in members if isinstance(each, Node)), None)
+            if of_program is not None and operands is not None:
+                hint = wording.array_hint(node, name.rpartition(".")[2], of_program)
+                message = f"{name} takes {operands}, found {wording.describe(of_program)}"
                 return self.error(arg, message, hint=hint)
             if isinstance(value, (Expr, Buffer)) and function is len:
                 tensor, display_name = isinstance(value, Expr), wording.shown(arg)
@@ -595,11 +597,17 @@ class Evaluator:
 
 
 def _operands_of(function: object) -> str | None:
-    """Name the operands of a function of NumPy or `math`, for messages."""
+    """Name the operands of a function of another library, for messages."""
     module = str(getattr(function, "__module__", None)).partition(".")[0]
-    if isinstance(function, np.ufunc) or module == "numpy":
-        return "arrays"
-    return "numbers" if module == "math" else None
+    return "arrays" if isinstance(function, np.ufunc) else _OPERANDS.get(module)
+
+
+_OPERANDS: Final = {
+    "jax": "arrays of JAX",
+    "math": "numbers",
+    "numpy": "arrays",
+    "torch": "tensors of PyTorch",
+}
 
 
 class TextReader(DefinitionBuilder):

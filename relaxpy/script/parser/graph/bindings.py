@@ -32,10 +32,12 @@ def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> 
             ):
                 assign(state, element, member, at)
         case _:
+            copies = "R.slice_scatter and R.index_put return a changed copy"
+            hint = copies if isinstance(target, ast.Subscript) else "bind the result to a new name"
             raise state.error(
                 target,
                 "only names can be bound in Relax",
-                hint="values are not changed in place; bind the result to a new name",
+                hint=f"values are not changed in place; {hint}",
             )
 
 

@@ -240,7 +240,9 @@ class GraphReader(GraphState):
             raise self.error(
                 name_of(node),
                 "a function inside a function is decorated with @R.function",
-                hint="kernels (@T.prim_func) belong in the module",
+                hint="kernels (@T.prim_func) belong in the module"
+                if node.decorator_list
+                else "decorate it, or define it outside, where it may be a helper of Python",
             )
         if decorator.name is not None:
             raise self.error(name_of(node), "a function inside a function has no option name")
