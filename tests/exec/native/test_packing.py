@@ -198,10 +198,13 @@ def test_a_constant_with_several_uses(packed: list[Packing]) -> None:
     assert all((a == b).all() for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("rows", [5, 8])
-def test_more_than_a_few_rows_are_packed_or_read_in_place(packed: list[Packing], rows: int) -> None:
-    x, w = numbers((rows, 300)), numbers((70, 300), seed=1)
-    text = graph(parameters(x=x.shape, w=w.shape), "R.nn.relu(R.linear(x, w))")
+@pytest.mark.parametrize(
+    ("rows", "body"),
+    [(2, "linear(x, w)"), (3, "matmul(x, R.permute_dims(w))"), (8, "linear(x, w)")],
+)
+def test_weights_of_several_rows_are_packed_or_read_in_place(packed, rows: int, body: str) -> None:
+    x, w = numbers((rows, 300)), numbers((300, 300), seed=1)
+    text = graph(parameters(x=x.shape, w=w.shape), f"R.nn.relu(R.{body})")
     for module, args in ((from_source(text), (x, w)), (bound(text, w=w), (x,))):
         found = relaxpy.compile(module, target="native")["main"](*args)
         np.testing.assert_allclose(found, np.maximum(x @ w.T, 0), rtol=1e-4, atol=1e-4)
@@ -464,6 +467,21 @@ def test_order_of_joined_elements(
         for block, stretch, n in np.ndindex(*starts.shape):
             sums = data[depth * stretch : depth * stretch + depth].sum(0, dtype="int32")
             assert starts[block, stretch, n] == (moved * [*sums, 0, 0, 0][4 * block + n])
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="only Linux lists pages")
+def test_large_packed_constants_have_huge_pages() -> None:
+    """Other pages take twice the time to read: each one is looked up."""
+    data = np.zeros((1 << 10, tuning.Allocations.HUGE >> 12), "float32")
+    copy = Packing(16, ((data.shape[0], data.shape[1]),), (data.shape[1], 1)).packed(data)
+    middle, flags, is_here = copy.ctypes.data + copy.nbytes // 2, "", False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in (head := line.split()[0]) and ":" not in head:
+            start, stop = (int(n, 16) for n in head.split("-"))
+            is_here = start <= middle < stop
+        elif is_here and head == "VmFlags:":
+            flags = line
+    assert "hg" in flags.split()
 
 
 def test_programs_from_the_disk(packed, tmp_path, monkeypatch) -> None:

@@ -216,8 +216,9 @@ def _is_faster_packed(emitter: Emitter) -> bool:
     if contraction.row_fold is not None:
         return True
     if isinstance(emitter, DotEmitter):
-        return emitter.rows > Gemv.MOST_ROWS and emitter.dots is None
-    return isinstance(emitter, SpanEmitter) and _has_dots(emitter.f.module, contraction)
+        return emitter.rows > 1 and emitter.dots is None
+    is_span = isinstance(emitter, SpanEmitter)
+    return is_span and (emitter.rows > 1 or _has_dots(emitter.f.module, contraction))
 
 
 def _run(f: Function, contraction: Gemm, *, in_task: bool) -> None:
