@@ -183,7 +183,8 @@ class EntryPoint(CopiedByReference):
             for arg in args:
                 if type(arg) is not _ndarray:
                     return self._converted_call(*args)
-            return self.signature.in_tree(self._run(*args))
+            result = self._run(*args)
+            return self.signature.in_tree(result) if self.signature.returns_tree else result
         except RelaxpyError as error:
             if is_user_frame(sys._getframe().f_back):
                 error.hide_internal_frames()

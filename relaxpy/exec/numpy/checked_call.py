@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial, wraps
 from types import FunctionType
 from typing import Any, Literal, TypeAlias
@@ -112,10 +112,7 @@ def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...]) -> Ke
         ast.Try([py.assign("fits", py.compare(forms, ast.Eq, last))], [handler], [], []),
         py.when(py.negated("fits"), [py.do(py.call("bind", tuple(names))), py.assign(last, forms)]),
     ]
-    tests = [
-        py.call("overlap", names[e.target], tuple(names[n] for n in e.others), e.same)
-        for e in exclusions
-    ]
+    tests = [_overlap(names[e.target], [names[n] for n in e.others], e.same) for e in exclusions]
     run = py.attribute(py.call("context"), "run")
     if tests:
         in_order = ast.Return(py.call(run, py.call("ordered"), *names))
@@ -131,6 +128,14 @@ def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...]) -> Ke
     text = render(ast.Module([decorator], []))
     function: Kernel = load(text, "check of arguments", {"overlap": overlap})["decorate"]
     return function
+
+
+def _overlap(target: str, others: Sequence[str], same: int) -> ast.expr:
+    """The call of `overlap`, unless all arrays own their memory, as most do."""
+    owners = [py.compare(py.attribute(n, "base"), ast.Is, None) for n in (target, *others)]
+    differ = [py.compare(n, ast.IsNot, target) for n in others]
+    alone = py.both([*owners, *differ, py.path(f"{target}.flags.carray")])
+    return py.both([py.negated(alone), py.call("overlap", target, tuple(others), same)])
 
 
 _PARTS: dict[Kind, tuple[str, ...]] = {

@@ -45,7 +45,7 @@ from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.native.values.short_floats import from_memory, to_memory
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.tir.expr import FloatImm, IntImm
 from relaxpy.support.dataclass import replace
 
@@ -157,28 +157,44 @@ def _packed(product: Product, contraction: Gemm, frame: Values) -> Gemm | None:
     if contraction.row_fold is not None and not _suits_folded_rows(emitter, contraction.row_fold):
         return None
     dots, joined = emitter.dots, None
-    converted = "" if dots else _converted_once(product.operands[B], contraction)
-    if product.starts[B].constant != 0 or not (converted or _can_be_packed(emitter)):
+    dtype = _packed_dtype(product.operands[B], emitter)
+    if product.starts[B].constant != 0 or dtype is None:
         return None
     if dots is not None:
         joined = Joined(dots.count, dots.dtype, emitter.depth, dots.moved, dots.swaps)
-    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined, converted)
+    other = ""
+    if dtype != buffer.dtype:
+        other, convert = str(dtype), partial(_converted, dtype, product.operands[B].casts)
+        pointer = packed.b.pointer
+        b = Matrix(pointer, storage_type(dtype), convert, is_packed=True, dtype=other)
+        packed = replace(packed, b=b)
+    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined, other)
     return packed
 
 
-def _converted_once(operand: Operand, contraction: Gemm) -> str:
-    """The datatype that the second operand is packed in, if not its own: that of the sums.
+def _packed_dtype(operand: Operand, emitter: TileEmitter) -> DataType | None:
+    """The datatype that the second operand is packed in; None if each call had better convert it.
 
-    This is for floats of 8 and 16 bits that are read for many rows, as in convolutions. For few
-    rows of a large matrix, converting takes less time than reading more bytes.
+    Tiles convert what they load. For floats of 16 bits that is one instruction; those of 8 bits
+    would need several, and are packed as bfloat16. Short floats that are read for many rows and
+    have no instruction, or are small, as those of a convolution, are packed as float32.
     """
-    dtype, target = operand.buffer.dtype, "float32"
-    are_sums = contraction.accumulator.element == "float" and {*map(str, operand.casts)} <= {target}
-    if not (are_sums and is_short_float(dtype)):
-        return ""
+    contraction, dtype = emitter.contraction, operand.buffer.dtype
+    if emitter.dots is not None:
+        # Joined rows are those of one k-block; all k-blocks have the same number.
+        axis = emitter.chunked
+        extent = 0 if axis is None else axis.extent
+        return dtype if isinstance(extent, int) and extent % emitter.chunk == 0 else None
+    if not converts(contraction.b, contraction):
+        return dtype
     many = math.prod(extents((*contraction.outer, contraction.row)))
-    is_window = len(merged(contraction.over)) > 1
-    return target if is_window or Tiles.ROWS <= many < math.inf else ""
+    is_window, is_short = len(merged(contraction.over)) > 1, is_short_float(dtype)
+    has_half = emitter.f.module.platform.architecture.has_half
+    if is_short and not is_window and (has_half or dtype != "float16"):
+        return dtype if dtype.bits == 16 else DataType("bfloat16")
+    if is_window or Tiles.ROWS <= many < math.inf:
+        return FLOAT32 if is_short else None
+    return None if is_short else dtype
 
 
 def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
@@ -200,17 +216,9 @@ def _is_faster_packed(emitter: Emitter) -> bool:
     if contraction.row_fold is not None:
         return True
     if isinstance(emitter, DotEmitter):
-        return emitter.rows > Gemv.MOST_ROWS and emitter.dots is None
-    return isinstance(emitter, SpanEmitter) and _has_dots(emitter.f.module, contraction)
-
-
-def _can_be_packed(emitter: TileEmitter) -> bool:
-    """True if packed elements are unchanged, or joined in k-blocks of equal length."""
-    if emitter.dots is None:
-        return not converts(emitter.contraction.b, emitter.contraction)
-    # Joined rows are those of one k-block; all k-blocks have the same number.
-    axis = emitter.chunked
-    return axis is None or (isinstance(axis.extent, int) and axis.extent % emitter.chunk == 0)
+        return emitter.rows > 1 and emitter.dots is None
+    is_span = isinstance(emitter, SpanEmitter)
+    return is_span and (emitter.rows > 1 or _has_dots(emitter.f.module, contraction))
 
 
 def _run(f: Function, contraction: Gemm, *, in_task: bool) -> None:
@@ -245,7 +253,7 @@ def contraction_of(product: Product, frame: Values) -> Gemm:
         pointer = advance(f, frame.pointers[operand.buffer], size(start), type)
         dtype = operand.buffer.dtype
         changes = bool(operand.casts) or value_type(dtype) != type
-        convert = partial(_converted, operand) if changes else None
+        convert = partial(_converted, dtype, operand.casts) if changes else None
         return Matrix(pointer, type, convert, dtype=str(dtype))
 
     def axis(dimension: Dimension) -> GemmAxis:
@@ -317,11 +325,11 @@ def _computed(product: Product, frame: Values, sum_: Value, operands: Sequence[V
     return frame.narrowed(frame.wide(result, sum_.type.lanes), last)
 
 
-def _converted(operand: Operand, value: Value) -> Value:
+def _converted(source: DataType, casts: Sequence[DataType], value: Value) -> Value:
     """Elements of memory, converted to the last datatype that they are cast to."""
-    f, source = value.function, operand.buffer.dtype
+    f = value.function
     value = from_memory(value, source)
-    for target in (source, *operand.casts):
+    for target in (source, *casts):
         element = value_type(target).element
         if value.type.element != element:
             unsigned = source.family == "uint"

@@ -136,7 +136,7 @@ class Copies:
         rows = int(math.prod(extents(self.contraction.over)))
         place = combine(f, "mul", columns.start, rows)
         place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
-        return Matrix(advance(f, whole.pointer, place, self.packed), self.packed)
+        return moved(f, whole, place)
 
     def copy_rows(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
         """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""

@@ -44,6 +44,7 @@ from relaxpy.exec.native.contraction.operands import (
     elements,
     extents,
     initial_values,
+    load,
     merged,
     moved,
     moved_ahead,
@@ -675,7 +676,9 @@ class TileEmitter:
                 # Factors that are loaded early take registers that the sums need.
                 f.barrier()
             vectors = [
-                f.load(type, memory.pointer) if copied else columns.load(memory, type, n)
+                load(f, memory, type, memory.pointer, None)
+                if copied
+                else columns.load(memory, type, n)
                 for n, (memory, type) in enumerate(zip(b, types, strict=True))
             ]
             results = []

@@ -6,6 +6,7 @@ import ctypes
 import math
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -166,12 +167,18 @@ def _memory(size: int) -> Array:
     """New bytes of zeros.
 
     Large memory gets all of its pages at once, which takes a quarter of the time of a page fault
-    for each.
+    for each. Very large memory gets huge pages, as arrays of NumPy do: others take twice the time
+    to read.
     """
     populate = getattr(mmap, "MAP_POPULATE", 0)
     if size < Allocations.POPULATED or not populate:
         return np.zeros(size, np.uint8)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | populate)
+    is_huge = size >= Allocations.HUGE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0 if is_huge else populate)
+    memory = mmap.mmap(-1, size, flags=flags)
+    if is_huge:
+        with suppress(OSError):  # the system may be built without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
     pages: Any = (ctypes.c_uint8 * size).from_buffer(memory)
     return np.ndarray((size,), np.uint8, pages)
 
