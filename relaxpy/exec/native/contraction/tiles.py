@@ -151,6 +151,8 @@ class TileEmitter:
         self.full, self.tail = column_blocks(self.columns, tile, repeats, scalars=dots is None)
         self.width = up(sum(self.full or self.tail), tile.lanes)
         self.column_blocks = ceil_div(f, self.columns, self.width)
+        sizes = BlockSizes(self.depth, self.width, self.height)
+        self.copies = Copies(f, self.contraction, tile, self.dots, sizes)
         # A task computes several blocks of columns with one packed copy of its rows.
         self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
@@ -203,11 +205,14 @@ class TileEmitter:
             return False
         return not is_near(contraction.over, contraction.b.type.bits // 8)
 
+    @property
+    def loads_columns(self) -> bool:
+        """True if the columns of the second operand are loaded as vectors where they are."""
+        return self.copies.joins_in_place if self.dots else not self.packs_b
+
     def _allocate(self) -> None:
         """Allocate the memory of a task on the stack."""
         f, accumulator = self.f, self.contraction.accumulator
-        sizes = BlockSizes(self.depth, self.width, self.height)
-        self.copies = Copies(f, self.contraction, self.tile, self.dots, sizes)
         if self.packs_a:
             self.copies.allocate_rows()
         if self.packs_b and not self.contraction.b.is_packed:
