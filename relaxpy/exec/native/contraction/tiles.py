@@ -762,9 +762,9 @@ class TileEmitter:
                 for memory in b_there:
                     f.prefetch(advance(f, memory.pointer, ahead, memory.type))
             for memory in after:
-                steps = int(axis.b) // self.width
-                first = combine(f, "mul", index, steps)
-                for step in range(0, steps, line):
+                assert isinstance(axis.b, int)
+                first = combine(f, "mul", index, axis.b // self.width)
+                for step in range(0, axis.b // self.width, line):
                     place = combine(f, "add", first, step)
                     f.prefetch(advance(f, memory.pointer, place, memory.type))
             rest = axes[1:]
