@@ -1,11 +1,16 @@
 """Padded images of bfloat16 and floats of 8 bits, which dot-product instructions multiply."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.native.contraction import tiles
+from relaxpy.exec.native.contraction.blocking import Columns
+from relaxpy.exec.native.contraction.operands import Gemm
+from relaxpy.exec.native.llvm.writer import Function
 from relaxpy.exec.native.machine_code.machine import generating_for, host
 from relaxpy.script import from_source
 from relaxpy.support.dataclass import replace
@@ -65,21 +70,44 @@ def test_a_local_factor_is_short_if_it_is_exact_and_has_no_other_reader(
 
 
 @pytest.mark.skipif(not HAS_DOTS, reason="the processor has no dot products of bfloat16")
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2fnuz"])
-def test_convolutions_have_the_bits_of_a_cpu_without_dot_products(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "inputs", "size"),
+    [
+        ("bfloat16", 16, 18),
+        ("bfloat16", 5, 23),
+        ("float8_e4m3fn", 16, 18),
+        ("float8_e5m2fnuz", 16, 18),
+    ],
+)
+def test_convolutions_have_the_bits_of_a_cpu_without_dot_products(
+    dtype: str, inputs: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With them, the pixels of an image are columns, and its rows are folded."""
+    folds, columns_of = list[bool](), tiles.columns_of
+
+    def noted(f: Function, contraction: Gemm, *rest: Any, **options: Any) -> Columns:
+        folds.append(contraction.fold is not None)
+        return columns_of(f, contraction, *rest, **options)
+
+    monkeypatch.setattr(tiles, "columns_of", noted)
+    shapes = (2, inputs, size, size), (24, inputs, 3, 3)
     program = from_source(f"""
 @R.function
-def main(x: R.Tensor((2, 16, 18, 18), "{dtype}"), w: R.Tensor((24, 16, 3, 3), "{dtype}")):
+def main(x: R.Tensor({shapes[0]}, "{dtype}"), w: R.Tensor({shapes[1]}, "{dtype}")):
     return R.nn.conv2d(x, w, padding=1, strides=1)
 """)
     random = np.random.default_rng(0)
-    shapes = (2, 16, 18, 18), (24, 16, 3, 3)
     x, w = (random.standard_normal(s).astype(relaxpy.DataType(dtype).numpy()) for s in shapes)
     found = []
     for machine in (host(), WITHOUT):
         with generating_for(machine, runs_here=True):
             ex = relaxpy.compile(program, "native")
             found.append(ex["main"](x, w).tobytes())
-            assert ("dpbf16ps" in ex.kernel_source("conv2d", "llvm")) == (machine is not WITHOUT)
+            folds.clear()
+            source = ex.kernel_source("conv2d", "llvm")
+            assert ("dpbf16ps" in source) == (machine is not WITHOUT)
             assert ex.report().varying == {"conv2d": "instructions for bfloat16"}
+            if machine is not WITHOUT:
+                assert folds
+                assert all(folds)
     assert found[0] == found[1]

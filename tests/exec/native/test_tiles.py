@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.machine.platforms import WASM32
+from relaxpy.exec.machine.platforms import LINE_BYTES, WASM32
 from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction.blocking import column_blocks, up
 from relaxpy.exec.native.contraction.geometry import tile_of
 from relaxpy.exec.native.contraction.operands import Initial, Matrix
-from relaxpy.exec.native.llvm.writer import F32, I32, I64, Function, Value
+from relaxpy.exec.native.llvm.writer import F32, I8, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from relaxpy.target import Native
 from tests.exec.native.contractions import Kernel, check, expected
@@ -97,6 +97,33 @@ def test_a_copy_of_rows_serves_several_blocks_of_columns(dtype, out, symbolic) -
     wide = I32 if out == "int32" else None
     extents = {"m": 131, "n": 1000, "k": 1030}
     run("mk,nk->mn", extents, dtype, out, accumulator=wide, symbolic=symbolic)
+
+
+@pytest.mark.parametrize(("rows", "k", "window"), [("m", 2048, 1), ("rm", 128, 9)])
+def test_tiles_prefetch_the_columns_that_are_copied_next(rows, k, window, monkeypatch) -> None:
+    """All cache lines but those of the first k-block, before which no tile runs."""
+    columns, height = 192, (56,) if rows == "m" else (7, 8)
+    a = numbers((*height, k, window + 1), "float32", 1)[..., :window]
+    b, c = numbers((columns, k, window), "float32", 2), np.zeros((*height, columns), "float32")
+    lines = np.zeros(b.nbytes // LINE_BYTES, "uint8")
+
+    def mark(f: Function, pointer: Value) -> None:
+        if f.name == "kernel":  # not those in the copy of columns
+            place = f.cast("ptrtoint", pointer, "i64") - b.ctypes.data
+            line = f.arithmetic("sdiv", place, LINE_BYTES)
+            is_inside = f.compare("ult", line, lines.size)
+            at = f.select(is_inside, line + lines.ctypes.data, sink.ctypes.data)
+            f.store(f.const(I8, 1), f.cast("inttoptr", at, "ptr"))
+
+    sink = np.zeros(1, "uint8")
+    monkeypatch.setattr(Function, "prefetch", mark)
+    subscripts = f"{rows}kx,nkx->{rows}n"
+    Kernel(subscripts, (a, b, c))(a, b, c)
+    check(subscripts, a, b, c)
+    left = np.argwhere(lines.reshape(columns, -1) == 0)
+    width, depth = 16 * 3, Tiles.DEPTH * 5 // 4
+    assert len(left)
+    assert (left < [width, depth * b.itemsize // LINE_BYTES]).all()
 
 
 @pytest.mark.parametrize("n", [1, 33, 49])

@@ -41,10 +41,17 @@ class Columns:
         """The first column of each vector, counted from that of the block."""
         return _sums(self.lanes)
 
-    def load(self, memory: Matrix, type: Type, number: int) -> Value:
-        """The vector of that number from the second operand, where `memory` begins."""
-        f, beyond = memory.pointer.function, self.beyond[number]
-        values = load(f, memory, type, memory.pointer, self.masks[number])
+    def load(self, memory: Matrix, type: Type, number: int, exists: Value | None = None) -> Value:
+        """The vector of that number from the second operand, where `memory` begins.
+
+        It is 0 if a condition does not hold.
+        """
+        f, mask, beyond = memory.pointer.function, self.masks[number], self.beyond[number]
+        if exists is not None:
+            here = f.splat(exists, type.lanes)
+            mask = here if mask is None else f.arithmetic("and", mask, here)
+            beyond = None if beyond is None else f.arithmetic("and", beyond, here)
+        values = load(f, memory, type, memory.pointer, mask)
         if beyond is None:
             return values
         return f.masked_load(type, f.element(memory.pointer, self.jump, type), beyond, values)

@@ -108,13 +108,13 @@ def emit_tiles(product: Product, frame: Values) -> None:
 def _contraction(product: Product, frame: Values) -> Gemm:
     """The contraction.
 
-    Columns are folded if the second operand is then read in place, rows if it is packed.
+    Columns are folded if they are then loaded in place, rows if the second operand is packed.
     """
     joined, fold = folded(product, frame.function.module)
     if fold is not None:
         contraction = replace(contraction_of(joined, frame), fold=fold)
         emitter = emitter_of(frame.function, contraction)
-        if isinstance(emitter, TileEmitter) and not emitter.packs_b:
+        if isinstance(emitter, TileEmitter) and emitter.loads_columns:
             return contraction
     plain = contraction_of(product, frame)
     # The order of a packed operand is free, so that of the image decides: its pixels may be in one

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from relaxpy.exec.native.contraction.blocking import Columns, each, merged_strides, packed, up
 from relaxpy.exec.native.contraction.dots import Dots, Read, rows_in_copy, rows_in_place
@@ -19,6 +20,7 @@ from relaxpy.exec.native.contraction.operands import (
     Size,
     advance,
     combine,
+    convert,
     extents,
     moved,
     total,
@@ -74,6 +76,14 @@ class Copies:
             self.joined = f.alloca(self.packed, size)
             self.moved = f.alloca(self.contraction.accumulator, width)
 
+    @property
+    def joins_in_place(self) -> bool:
+        """True if rows of the second operand are joined without another copy."""
+        column, b = self.contraction.column.b, self.contraction.b
+        is_adjacent = not isinstance(column, Value) and column == 1
+        has_type = self.dots is not None and self.dots.packed == b.type
+        return is_adjacent and has_type and self.f.module.has_avx512
+
     def _wide(self) -> int:
         """The elements of a copy in a vector."""
         return self.f.module.vector_bits // self.packed.bits
@@ -115,9 +125,7 @@ class Copies:
         """The reader of rows of the second operand to be joined: in place, or from a copy."""
         f = self.f
         over = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
-        column = self.contraction.column.b
-        is_adjacent = not isinstance(column, Value) and column == 1
-        if is_adjacent and dots.packed == b.type and f.module.has_avx512:
+        if self.joins_in_place:
             return rows_in_place(b, over, columns)
         self._copy_columns(b, axes, columns)
         return rows_in_copy(Matrix(self.panel, dots.packed), self.sizes.width, columns)
@@ -146,6 +154,10 @@ class Copies:
         extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
         is_along = axes and not isinstance(stride, Value) and stride == 1
         lanes = self._lanes_along(extent) if is_along else self.lanes
+        swaps = self.dots is not None and self.dots.swaps
+        swaps_here = swaps and is_along and len(axes) == 1
+        if swaps_here:
+            a = replace(a, convert=partial(_with_swapped_pairs, a))
         vector = Type(self.packed.element, lanes)
 
         def copy(at: Size, target: Size) -> None:
@@ -165,7 +177,7 @@ class Copies:
             f.loop(0, height, 1, [], copy_row)
 
         each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
-        if self.dots is not None and self.dots.swaps:
+        if swaps and not swaps_here:
             self._swap_pairs(height, total(f, [axis.extent for axis in axes]))
 
     def _swap_pairs(self, height: Size, depth: Size) -> None:
@@ -175,7 +187,7 @@ class Copies:
 
         def swap(row: Value, column: Value) -> None:
             place = advance(f, self.band.pointer, row * self.pitch + column, vector)
-            f.store(f.shuffle(f.load(vector, place), None, [n ^ 1 for n in range(lanes)]), place)
+            f.store(_swapped_pairs(f.load(vector, place)), place)
 
         f.loop(
             *(0, height, 1, []),
@@ -202,3 +214,11 @@ class Copies:
             pack(f, b, block, place, self.sizes.width, vector)
 
         each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
+
+
+def _with_swapped_pairs(memory: Matrix, raw: Value) -> Value:
+    return _swapped_pairs(convert(memory, raw, Type("i16", raw.type.lanes)))
+
+
+def _swapped_pairs(value: Value) -> Value:
+    return value.function.shuffle(value, None, [n ^ 1 for n in range(value.type.lanes)])

@@ -202,14 +202,10 @@ def rows_in_place(b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read
 
     def read(row: Value, number: int, exists: Value | None) -> Value:
         f, type = row.function, Type(b.type.element, columns.lanes[number])
-        mask = columns.masks[number]
-        if exists is not None:
-            here = f.splat(exists, type.lanes)
-            mask = here if mask is None else f.arithmetic("and", mask, here)
         indices = digits(f, row, [axis.extent for axis in axes])
-        place = offset(f, (*indices, 1), (*(axis.b for axis in axes), columns.offsets[number]))
+        place = offset(f, (*indices, 1), (*(axis.b for axis in axes), columns.places[number]))
         pointer = f.element(b.pointer, f.index(place), type)
-        return f.load(type, pointer) if mask is None else f.masked_load(type, pointer, mask)
+        return columns.load(replace(b, pointer=pointer, convert=None), type, number, exists)
 
     return read
 

@@ -78,7 +78,8 @@ class _KBlock:
     """A k-block: its axes with strides, the operands there, and its position in the sum.
 
     `is_first` and `is_last` are None if there is only one. The zero-point corrections of columns
-    are at `moved`, if that is not None.
+    are at `moved`, if that is not None. The tiles prefetch the one that is copied next from
+    `after`, if that is not None.
     """
 
     axes: tuple[GemmAxis, ...]
@@ -88,6 +89,7 @@ class _KBlock:
     is_first: Value | None
     is_last: Value | None
     moved: Value | None = None
+    after: Matrix | None = None
 
 
 class TileEmitter:
@@ -150,6 +152,8 @@ class TileEmitter:
         self.full, self.tail = column_blocks(self.columns, tile, repeats, scalars=dots is None)
         self.width = up(sum(self.full or self.tail), tile.lanes)
         self.column_blocks = ceil_div(f, self.columns, self.width)
+        sizes = BlockSizes(self.depth, self.width, self.height)
+        self.copies = Copies(f, self.contraction, tile, self.dots, sizes)
         # A task computes several blocks of columns with one packed copy of its rows.
         self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
@@ -202,11 +206,14 @@ class TileEmitter:
             return False
         return not is_near(contraction.over, contraction.b.type.bits // 8)
 
+    @property
+    def loads_columns(self) -> bool:
+        """True if the columns of the second operand are loaded as vectors where they are."""
+        return self.copies.joins_in_place if self.dots else not self.packs_b
+
     def _allocate(self) -> None:
         """Allocate the memory of a task on the stack."""
         f, accumulator = self.f, self.contraction.accumulator
-        sizes = BlockSizes(self.depth, self.width, self.height)
-        self.copies = Copies(f, self.contraction, self.tile, self.dots, sizes)
         if self.packs_a:
             self.copies.allocate_rows()
         if self.packs_b and not self.contraction.b.is_packed:
@@ -416,8 +423,52 @@ class TileEmitter:
             return self._joined(self.dots, steps, columns, number)
         second, along_second = self._second_operand(steps, columns)
         strides = zip(steps.axes, along_first, along_second, strict=True)
-        axes = [GemmAxis(axis.extent, along, other) for axis, along, other in strides]
-        return _KBlock(merged(axes), first, first_row, second, steps.is_first, steps.is_last)
+        axes = merged([GemmAxis(axis.extent, along, other) for axis, along, other in strides])
+        ends = steps.is_first, steps.is_last
+        in_lines = self._in_lines(axes) if self._copies_columns() else None
+        if in_lines is None:
+            return _KBlock(axes, first, first_row, second, *ends)
+        after = moved(self.f, steps.b, self._next_columns(steps.is_last))
+        return _KBlock(in_lines, first, first_row, second, *ends, after=after)
+
+    def _copies_columns(self) -> bool:
+        """True if the second operand is copied column by column, each of which is contiguous.
+
+        Memory is slower than such copies, and has nothing to do while tiles read a copy: they
+        prefetch the next block.
+        """
+        over, column = self.contraction.over, self.contraction.column.b
+        if self.packs_a or not self.packs_b or self.contraction.b.is_packed:
+            return False
+        source = merged([GemmAxis(axis.extent, 0, axis.b) for axis in over])
+        is_whole = len(source) == 1 and _is_one(source[0].b) and not _is_one(column)
+        return is_whole and not any(isinstance(n, Value) for n in (column, source[0].extent))
+
+    def _next_columns(self, is_last: Value | None) -> Size:
+        """The distance to the next k-block of these columns, or to the first of the next ones."""
+        columns = combine(self.f, "mul", self.width, self.contraction.column.b)
+        if is_last is None:
+            return columns
+        before = int(math.prod(extents(self.contraction.over))) - self.depth
+        there = combine(self.f, "add", columns, -before)
+        return self.f.select(is_last, self.f.index(there), self.f.index(self.depth))
+
+    def _in_lines(self, axes: Sequence[GemmAxis]) -> tuple[GemmAxis, ...] | None:
+        """The axes, with iterations of the outermost one in which columns have about a cache line.
+
+        None if it has no such iterations. The strides are those in a copy.
+        """
+        line = LINE_BYTES * 8 // self.contraction.b.type.bits
+        axis, *inner = axes or (GemmAxis(1),)
+        if isinstance(axis.extent, Value) or isinstance(axis.b, Value):
+            return None
+        most = max(1, line * self.width // max(1, axis.b))
+        count = next(n for n in range(most, 0, -1) if axis.extent % n == 0)
+        if axis.extent <= count or axis.b * count * 2 < line * self.width:
+            return None
+        stride = combine(self.f, "mul", axis.a, count)
+        outer = GemmAxis(axis.extent // count, stride, axis.b * count)
+        return (outer, *(() if count == 1 else (replace(axis, extent=count),)), *inner)
 
     def _chunk(self, number: Value, a: Matrix, b: Matrix) -> _Steps:
         """The steps of the k-block of that number, where the sum has several; `a` and `b` begin it.
@@ -604,7 +655,8 @@ class TileEmitter:
         else:
             ahead = self._ahead(k_block.axes)
             operands = a, k_block.a_row, b
-            values = self._accumulate(k_block.axes, *operands, types, columns, values, ahead)
+            after = self._share(k_block, kept_row)
+            values = self._accumulate(k_block.axes, *operands, types, columns, values, ahead, after)
         if k_block.is_last is None or self.epilogue is not None:
             finish(values)
         else:
@@ -640,6 +692,16 @@ class TileEmitter:
             return [combine(self.f, "mul", row, k_block.a_row)]
         return folded_rows(self.f, self.contraction.row_fold, first, rows, k_block.a_row)
 
+    def _share(self, k_block: _KBlock, row: Size) -> list[Matrix]:
+        """The columns after a k-block that the tile from `row` on prefetches."""
+        f, column, high = self.f, self.contraction.column.b, self.tile.rows
+        if k_block.after is None:
+            return []
+        count = -(-self.width // (self.strips * -(-self.height // high)))
+        first = combine(f, "mul", combine(f, "sdiv", row, high), count)
+        after = moved(f, k_block.after, combine(f, "mul", first, column))
+        return [moved(f, after, combine(f, "mul", n, column)) for n in range(count)]
+
     def _ahead(self, axes: Sequence[GemmAxis]) -> int:
         """The prefetch distance in the second operand, in elements; 0 if it is not prefetched.
 
@@ -661,10 +723,12 @@ class TileEmitter:
         columns: Columns,
         values: Sequence[Value],
         ahead: int,
+        after: Sequence[Matrix] = (),
     ) -> list[Value]:
         """The values plus the products of the axes, in their order.
 
-        Rows of the second operand are prefetched `ahead` elements before use, unless that is 0.
+        Rows of the second operand are prefetched `ahead` elements before use, unless that is 0. An
+        iteration of the outermost axis prefetches its steps of columns `after` these.
         """
         f, rows = self.f, len(values) // len(types)
         if not axes:
@@ -700,6 +764,12 @@ class TileEmitter:
             if ahead and begins_row and not any(others):
                 for memory in b_there:
                     f.prefetch(advance(f, memory.pointer, ahead, memory.type))
+            for memory in after:
+                assert isinstance(axis.b, int)
+                first = combine(f, "mul", index, axis.b // self.width)
+                for step in range(0, axis.b // self.width, line):
+                    place = combine(f, "add", first, step)
+                    f.prefetch(advance(f, memory.pointer, place, memory.type))
             rest = axes[1:]
             return self._accumulate(rest, a_there, a_row, b_there, types, columns, current, ahead)
 
@@ -785,3 +855,7 @@ _LEAST_BITS = 128
 
 def _is_zero(stride: Size) -> bool:
     return not isinstance(stride, Value) and stride == 0
+
+
+def _is_one(stride: Size) -> bool:
+    return not isinstance(stride, Value) and stride == 1
