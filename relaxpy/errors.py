@@ -392,8 +392,7 @@ def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
     """The error that an argument is not what is expected of it."""
     is_named = isclass(value) or isroutine(value) or ismodule(value)
     is_named = is_named or hasattr(value, "display_name")
-    found = described(value) if is_named else repr(value)
-    found = found if is_named or len(found) <= 60 else f"{found[:57]}..."
+    found = described(value) if is_named else f"{value!r:.60}"
     return MisuseError(f"{expected}, found {found}", **{"about": value, **details})
 
 

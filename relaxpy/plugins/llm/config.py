@@ -190,9 +190,7 @@ def read_text(path: Path, what: str) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ModelError(f"there is no {path}, which has the {what} of the model") from None
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{path} is not a text: {error}") from None
 
 

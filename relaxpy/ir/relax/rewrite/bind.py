@@ -133,14 +133,11 @@ def _require_compatible(
     expected = relations.substitute_info(sinfo, sizes)
     incompatible = relations.Compatibility.INCOMPATIBLE
     if actual is not None and relations.check_compatibility(actual, expected) is incompatible:
-        is_list = isinstance(arg, rx.Tuple) and isinstance(sinfo, rx.TensorStructInfo)
-        found = "a list or tuple" if is_list else actual
         raise StructInfoError(
-            f"parameter {param.name_hint} is {expected}, the value for it {found}: "
+            f"parameter {param.name_hint} is {expected}, the value for it {actual}: "
             f"{relations.explain_incompatibility(actual, expected)}",
             rule="DER-41",
             about=arg,
-            hint="convert it to an array: numpy.asarray(...)" if is_list else None,
         )
     return sinfo
 
