@@ -234,12 +234,16 @@ def language_model() -> tuple[IRModule, Calls]:
         modules.append(make())
         return SimpleNamespace(target=target)
 
-    compile_now, compiled.compile_made = compiled.compile_made, noted
-    model = CompiledDecoder(config_of(sizes), weights, quantization="q4f32_1", tokens=64)
-    compiled.compile_made = compile_now
+    def decoder(compile_made: Callable[..., object]) -> CompiledDecoder:
+        compile_now, compiled.compile_made = compiled.compile_made, compile_made
+        model = CompiledDecoder(config_of(sizes), weights, quantization="q4f32_1", tokens=64)
+        compiled.compile_made = compile_now
+        return model
+
+    decoder(noted)
 
     def run(ex: relaxpy.Executable) -> object:
-        model.program = ex
+        model = decoder(lambda make, recipe, target: ex)
         cache = model.new_cache()
         model.state("add_sequence", cache, 0)
         return model.run(cache, [0], [[3, 1, 4]], [2]), model.run(cache, [0], [[1]], [0])
