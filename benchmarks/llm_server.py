@@ -8,9 +8,8 @@ of the clients and are least changed by a busy machine, the time to the first to
 processor time of the engine in that of the server, which has the same weights. All servers take
 turns, and the best of all rounds counts. `RELAXPY_NUM_THREADS` are the threads of each: with one,
 no time is that of a thread that waits. `--llama-server` is the path of llama.cpp's own server, with
-a slot for each client; `--node-llama` is a folder with the package node-llama-cpp, which runs
-batches of llama.cpp without HTTP, in a process of its own; `--python` names an interpreter that has
-llama-cpp-python with its extra `server`, which answers one request at a time.
+a slot for each client; `--python` names an interpreter that has llama-cpp-python with its extra
+`server`, which answers one request at a time.
 """
 
 from __future__ import annotations
@@ -121,33 +120,7 @@ class Alone:
         return time.perf_counter() - begin
 
 
-class Node:
-    """Batches of llama.cpp, in a process of Node.js."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.own, self.process = process, process.pid
-        self._wait()
-
-    def run(self, requests: list[dict[str, Any]]) -> None:
-        """Answer requests that come together."""
-        assert self.own.stdin is not None
-        prompts = [request["prompt"] for request in requests]
-        print(json.dumps([prompts, requests[0]["max_tokens"]]), file=self.own.stdin, flush=True)
-        self._wait()
-
-    def first(self, request: dict[str, Any]) -> float:
-        """The seconds until the first token."""
-        begin = time.perf_counter()
-        self.run([{**request, "max_tokens": 1}])
-        return time.perf_counter() - begin
-
-    def _wait(self) -> None:
-        assert self.own.stdout is not None
-        if not self.own.stdout.readline():
-            raise RuntimeError("it has ended")
-
-
-Contestant: TypeAlias = Served | Alone | Node
+Contestant: TypeAlias = Served | Alone
 
 
 def measured(contestant: Contestant, clients: int, tokens: int) -> tuple[float, float]:
@@ -220,7 +193,6 @@ def main() -> int:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--llama-server", type=Path)
-    parser.add_argument("--node-llama", type=Path)
     options = parser.parse_args()
     raw = {"model_type": "llama", "vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT,
            "rms_norm_eps": 1e-5, "hidden_act": "silu", **SIZES[options.size]}  # fmt: skip
@@ -263,18 +235,6 @@ def main() -> int:
                     starts[name] = time.perf_counter() - begin
                 except (RuntimeError, OSError) as error:
                     print(name, error)
-            if options.node_llama:
-                begin, script = time.perf_counter(), Path(__file__).with_name("llama_batches.mjs")
-                given = (options.node_llama.resolve(), path, THREADS, most, 2 * PROMPT)
-                node = subprocess.Popen(
-                    ["node", str(script), *map(str, given)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-                running_servers.callback(node.kill)
-                contestants["llama.cpp"] = Node(node)
-                starts["llama.cpp"] = time.perf_counter() - begin
             report(contestants, starts, options)
     return 0
 
