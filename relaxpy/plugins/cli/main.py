@@ -171,14 +171,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         " `native`, this one; several are possible",
     )
     _add_sizes(command)
-    command.add_argument(
-        "-o",
-        "--output",
-        type=_written,
-        required=True,
-        metavar="OUT",
-        help="the file of the executable",
-    )
+    _add_output(command, "the file of the executable", required=True)
 
     command = add(
         "export",
@@ -231,9 +224,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         metavar="N",
         help="the texts that the cache of a language model has at a time (default: 1)",
     )
-    command.add_argument(
-        "-o", "--output", type=_written, required=True, metavar="OUT", help="the library"
-    )
+    _add_output(command, "the library", required=True)
 
     command = add(
         "warm",
@@ -263,13 +254,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
     _add_compiled(command)
     _add_inputs(command)
-    command.add_argument(
-        "-o",
-        "--output",
-        type=_written,
-        metavar="OUT",
-        help="write the result to a .npy or .npz file",
-    )
+    _add_output(command, "write the result to a .npy or .npz file")
 
     command = add(
         "profile",
@@ -311,13 +296,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         "Without --output, the text of Mermaid is printed. Faults are marked in the picture.",
     )
     _add_file(command)
-    command.add_argument(
-        "-o",
-        "--output",
-        type=_written,
-        metavar="OUT",
-        help="a file: .svg, .html, .mmd (Mermaid) or .dot",
-    )
+    _add_output(command, "a file: .svg, .html, .mmd (Mermaid) or .dot")
     command.add_argument("--pipeline", metavar="NAME", help="draw the program after these passes")
     command.add_argument(
         "--fold",
@@ -360,14 +339,14 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_program_output(command: argparse.ArgumentParser) -> None:
+def _add_output(command: argparse.ArgumentParser, text: str, *, required: bool = False) -> None:
     command.add_argument(
-        "-o",
-        "--output",
-        type=_written,
-        metavar="OUT",
-        help="write the program to a file; JSON if it ends so",
+        "-o", "--output", type=_written, required=required, metavar="OUT", help=text
     )
+
+
+def _add_program_output(command: argparse.ArgumentParser) -> None:
+    _add_output(command, "write the program to a file; JSON if it ends so")
 
 
 def _add_compiled(command: argparse.ArgumentParser) -> None:
