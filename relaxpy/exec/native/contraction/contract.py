@@ -21,6 +21,7 @@ from relaxpy.exec.native.contraction.operands import (
     Size,
     advance,
     converts,
+    equals,
     extents,
     merged,
     total,
@@ -201,7 +202,7 @@ def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
     """True if tiles read rows in place that fill them only if folded, or copy few."""
     contraction = emitter.contraction
     if emitter.dots is not None or converts(contraction.a, contraction):
-        return fold.width < Tiles.ROWS and _is_one(contraction.over[-1].a)
+        return fold.width < Tiles.ROWS and equals(contraction.over[-1].a, 1)
     return not emitter.packs_a and fold.width % emitter.tile.rows > 0
 
 
@@ -365,7 +366,12 @@ def _emitter_of_few_rows(
     """The emitter that reads the second factor in memory order for few rows; None if tiles do."""
     rows, column, over = contraction.row.extent, contraction.column, merged(contraction.over)
     inner = over[-1:]
-    if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
+    if (
+        inner
+        and equals(inner[0].a, 1)
+        and equals(inner[0].b, 1)
+        and not _is_window(column, inner[0])
+    ):
         dots = DotEmitter(f, contraction)
         if len(over) > 1 and extents(inner)[0] < dots.vector.lanes:
             return None  # A window of an image fills no vector.
@@ -376,7 +382,7 @@ def _emitter_of_few_rows(
     few = Products.SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else Gemv.MOST_ROWS
     if isinstance(rows, Value) or isinstance(column.extent, Value):
         return None
-    if rows > few or not _is_one(column.b):
+    if rows > few or not equals(column.b, 1):
         return None
     depth = total(f, [axis.extent for axis in contraction.over])
     row_bytes = column.extent * (contraction.b.type.bits // 8)
@@ -404,8 +410,4 @@ def _is_window(column: GemmAxis, inner: GemmAxis) -> bool:
     """True if the columns are adjacent too, as in a convolution, and longer than the sum."""
     if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
         return False
-    return _is_one(column.b) and column.extent > inner.extent
-
-
-def _is_one(stride: Size) -> bool:
-    return not isinstance(stride, Value) and stride == 1
+    return equals(column.b, 1) and column.extent > inner.extent

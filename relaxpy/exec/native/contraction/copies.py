@@ -21,6 +21,7 @@ from relaxpy.exec.native.contraction.operands import (
     advance,
     combine,
     convert,
+    equals,
     extents,
     moved,
     total,
@@ -79,10 +80,9 @@ class Copies:
     @property
     def joins_in_place(self) -> bool:
         """True if rows of the second operand are joined without another copy."""
-        column, b = self.contraction.column.b, self.contraction.b
-        is_adjacent = not isinstance(column, Value) and column == 1
-        has_type = self.dots is not None and self.dots.packed == b.type
-        return is_adjacent and has_type and self.f.module.has_avx512
+        contraction, dots = self.contraction, self.dots
+        has_type = dots is not None and dots.packed == contraction.b.type
+        return has_type and equals(contraction.column.b, 1) and self.f.module.has_avx512
 
     def _wide(self) -> int:
         """The elements of a copy in a vector."""
@@ -152,7 +152,7 @@ class Copies:
         a = self.dots.first(a) if self.dots else a
         axes = merged_strides(f, [GemmAxis(x.extent, 0, x.a) for x in axes])
         extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
-        is_along = axes and not isinstance(stride, Value) and stride == 1
+        is_along = axes and equals(stride, 1)
         lanes = self._lanes_along(extent) if is_along else self.lanes
         swaps = self.dots is not None and self.dots.swaps
         swaps_here = swaps and is_along and len(axes) == 1

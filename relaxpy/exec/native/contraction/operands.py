@@ -230,7 +230,7 @@ def ceil_div(f: Function, a: Size, b: Size) -> Size:
 
 def advance(f: Function, pointer: Value, index: Size, type: Type) -> Value:
     """The address of an element; `pointer` itself for the number 0."""
-    is_zero = not isinstance(index, Value) and index == 0
+    is_zero = equals(index, 0)
     return pointer if is_zero else f.element(pointer, index, type)
 
 
@@ -252,7 +252,7 @@ def merged(axes: Sequence[GemmAxis]) -> tuple[GemmAxis, ...]:
     """The axes of a sum, with adjacent ones of proportional strides joined."""
     result: list[GemmAxis] = []
     for axis in axes:
-        if not isinstance(axis.extent, Value) and axis.extent == 1:
+        if equals(axis.extent, 1):
             continue
         if result and not any(
             isinstance(x, Value)
@@ -344,6 +344,11 @@ def extents(axes: Sequence[GemmAxis]) -> list[float]:
 def converts(memory: Matrix, contraction: Gemm) -> bool:
     """True if loaded elements must be converted to the type of the accumulator."""
     return memory.convert is not None or memory.type != contraction.accumulator
+
+
+def equals(size: Size, number: int) -> bool:
+    """True if a size, or a stride, is known to be this number."""
+    return not isinstance(size, Value) and size == number
 
 
 def moved(f: Function, memory: Matrix, index: Size) -> Matrix:

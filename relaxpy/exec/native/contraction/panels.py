@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from relaxpy.exec.machine.tuning import Tiles, Vectors
-from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
+from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, equals, load
 from relaxpy.exec.native.llvm.interleave import load_every
 from relaxpy.exec.native.llvm.writer import I64, POINTER, VOID, Function, Type, Value
 from relaxpy.support.dataclass import dataclass, replace
@@ -29,9 +29,9 @@ def pack(f: Function, memory: Matrix, source: Block, target: Value, pitch: int, 
     `type` is the vector type of the target. Its rows are padded with zeros to the next multiple of
     the lanes, which `pitch` has room for; so is the number of rows.
     """
-    if _is_one(source.column_stride):
+    if equals(source.column_stride, 1):
         _pack_rows(f, memory, source, target, pitch, type)
-    elif _is_one(source.row_stride) and type.lanes > 1 and not _is_low(source, type.lanes):
+    elif equals(source.row_stride, 1) and type.lanes > 1 and not _is_low(source, type.lanes):
         _pack_columns(f, memory, source, target, pitch, type)
     else:
         _pack_strided(f, memory, source, target, pitch, type)
@@ -190,7 +190,3 @@ def _is_low(source: Block, lanes: int) -> bool:
     if isinstance(rows, Value) or isinstance(step, Value):
         return False
     return 2 <= step <= Vectors.LONGEST_STEP and rows * step <= 2 * lanes
-
-
-def _is_one(stride: Size) -> bool:
-    return not isinstance(stride, Value) and stride == 1

@@ -42,6 +42,7 @@ from relaxpy.exec.native.contraction.operands import (
     converts,
     digits,
     elements,
+    equals,
     extents,
     initial_values,
     load,
@@ -441,7 +442,7 @@ class TileEmitter:
         if self.packs_a or not self.packs_b or self.contraction.b.is_packed:
             return False
         source = merged([GemmAxis(axis.extent, 0, axis.b) for axis in over])
-        is_whole = len(source) == 1 and _is_one(source[0].b) and not _is_one(column)
+        is_whole = len(source) == 1 and equals(source[0].b, 1) and not equals(column, 1)
         return is_whole and not any(isinstance(n, Value) for n in (column, source[0].extent))
 
     def _next_columns(self, is_last: Value | None) -> Size:
@@ -818,7 +819,7 @@ def finish_rows(
 
     def loaded(row: Size, operand: Initial) -> Value:
         """The elements of an operand; a scalar if all columns share it."""
-        if _is_zero(operand.strides[-1]):
+        if equals(operand.strides[-1], 0):
             return elements(f, operand, (*outer, row, column), Type(element), None)
         return elements(f, operand, (*outer, row, column), Type(element, lanes), mask)
 
@@ -826,7 +827,7 @@ def finish_rows(
     fixed = {
         n: loaded(start, operand)
         for n, operand in enumerate(epilogue.operands)
-        if _is_zero(operand.strides[-2])
+        if equals(operand.strides[-2], 0)
     }
     frame = epilogue.frame(f)
 
@@ -851,11 +852,3 @@ def _fills_register(value: Value) -> bool:
 
 _LEAST_BITS = 128
 """The bits of the shortest vector register."""
-
-
-def _is_zero(stride: Size) -> bool:
-    return not isinstance(stride, Value) and stride == 0
-
-
-def _is_one(stride: Size) -> bool:
-    return not isinstance(stride, Value) and stride == 1
