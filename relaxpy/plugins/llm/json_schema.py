@@ -72,6 +72,4 @@ def _checked(node: Any, place: str, kind: _Kind, bounds: list[tuple[str, float]]
 
 
 def _refused(place: str, message: str) -> ParameterError:
-    error = ParameterError(f"schema cannot be followed at {place}: {message}")
-    error.param = "schema"
-    return error
+    return ParameterError(f"schema cannot be followed at {place}: {message}", param="schema")
