@@ -365,7 +365,7 @@ def _as_value(value: object, sinfo: rx.StructInfo | None) -> rx.Expr:
             raise StructInfoError(
                 f"a {type(value).__name__} is not a tensor",
                 rule="DER-41",
-                hint="numpy.array(values, dtype) is one",
+                hint="convert it to an array: numpy.asarray(...)",
                 about=value,
             )
         case rx.ShapeStructInfo() if isinstance(value, (tuple, list)):
