@@ -548,10 +548,10 @@ LAYOUT_FREE = "layout_free_buffers"
 class SplitLayoutRewritePreproc(Pass):
     """Divides kernels into one that rewrites the layouts of weights, and one that computes.
 
-    In such a kernel, blocks with the annotation `meta_schedule.layout_rewrite_preproc` copy
-    operands to buffers of another layout, which all other blocks read instead. The result is a call
-    of `<name>_weight_prepack` on these operands, which need not be repeated, and one of
-    `<name>_prepacked`. Functions that nothing calls are removed, as by DeadCodeElimination.
+    In such a kernel, blocks with the annotation `meta_schedule.layout_rewrite_preproc` compute a
+    buffer from an operand, in one step or in several, which all other blocks read instead. The
+    result is a call of `<name>_weight_prepack` on these operands, which need not be repeated, and
+    one of `<name>_prepacked`. Functions that nothing calls are removed, as by DeadCodeElimination.
     """
 
     @override
@@ -614,7 +614,7 @@ class _Splitting(BindingRewriter):
             item = rx.TupleGetItem(packed, k, span=call.span)
             operands[position] = packed if len(sinfos) == 1 else new.bound(item, "_weight")
         arguments = (compute, rx.Tuple(tuple(operands)), *call.args[2:])
-        return new.ended(new.bound(rebuild(call, args=arguments), "_value"))
+        return new.ended(rebuild(call, args=arguments))
 
 
 def _divided(func: PrimFunc) -> _Kernels | None:
@@ -625,20 +625,23 @@ def _divided(func: PrimFunc) -> _Kernels | None:
     rest = [stmt for stmt in statements if not any(stmt is other for other in preproc)]
     if root is None or not preproc or not rest:
         return None
-    rewritten: dict[int, Buffer] = {}
-    buffers = func.buffer_map_items
+    sources: dict[Buffer, Buffer] = {}
     for stmt in preproc:
-        [read], [written] = loaded_buffers(stmt), stored_buffers(stmt)
-        if read not in buffers or written not in root.alloc_buffers:
+        [written] = stored_buffers(stmt)
+        read = {sources.get(b, b) for b in loaded_buffers(stmt) if b is not written}
+        if written in sources or written not in root.alloc_buffers or len(read) != 1:
             return None
-        rewritten[buffers.index(read)] = written
-    originals = [cast("Buffer", buffers[k]) for k in rewritten]
-    sources = {*originals, *(buffer.data for buffer in originals)}
+        sources[written] = read.pop()
+    buffers = func.buffer_map_items
+    mentioned = set[Buffer | tir.Var]().union(*map(_mentioned, rest))
+    rewritten = {buffers.index(p): b for b, p in sources.items() if b in mentioned and p in buffers}
+    steps = [b for b in root.alloc_buffers if b in sources and b not in rewritten.values()]
+    originals = {*sources.values()}
     constant = all(isinstance(n, tir.IntImm) for b in rewritten.values() for n in b.shape)
-    is_private = all(_mentioned(s).isdisjoint(sources) for s in rest) and all(
-        stored_buffers(s).isdisjoint(rewritten.values()) for s in rest
+    is_private = mentioned.isdisjoint(originals | {b.data for b in originals}) and all(
+        stored_buffers(s).isdisjoint(sources) for s in rest
     )
-    if len(rewritten) < len(preproc) or not constant or not is_private:
+    if mentioned & {*steps} or not constant or not is_private or len(rewritten) < len(originals):
         return None
     positions = dict(sorted(rewritten.items()))
     attrs = func.without_attr(LAYOUT_FREE).without_attr("global_symbol").attrs
@@ -646,13 +649,13 @@ def _divided(func: PrimFunc) -> _Kernels | None:
     pairs += [(tir.Var(b.name, "handle"), b) for b in positions.values()]
     prepack = PrimFunc(
         tuple(param for param, _ in pairs),
-        _root(root, map(_without_annotation, preproc), ()),
+        _root(root, map(_without_annotation, preproc), steps),
         None,
         {param: cast("Buffer", buffer) for param, buffer in pairs},
         attrs,
         span=func.span,
     )
-    left = [b for b in root.alloc_buffers if b not in positions.values()]
+    left = [b for b in root.alloc_buffers if b not in sources]
     new = {**func.buffer_map, **{func.params[k]: b for k, b in positions.items()}}
     compute = PrimFunc(func.params, _root(root, rest, left), None, new, attrs, span=func.span)
     return _Kernels(prepack, compute, positions)
@@ -668,13 +671,13 @@ def _blocks(stmt: Stmt) -> list[Block]:
 
 
 def _is_preproc(stmt: Stmt) -> bool:
-    """True if a statement is one annotated block in loops, which copies one buffer to another."""
+    """True if a statement is one annotated block in loops, which computes one buffer."""
     blocks = _blocks(stmt)
     return (
         len(blocks) == 1
         and bool(blocks[0].annotations.get(PREPROC))
         and not blocks[0].alloc_buffers
-        and len(loaded_buffers(stmt)) == len(stored_buffers(stmt)) == 1
+        and len(stored_buffers(stmt)) == 1
     )
 
 

@@ -18,8 +18,20 @@ SUM = """
             y[vi, vj] = {value}"""
 ALLOC = """
         p = T.alloc_buffer((2, 6, 2), "float32")
+        s = T.alloc_buffer((4,), "float32")
         q = T.alloc_buffer((2, 6, 2), "float32")"""
 READ = "{}[vi // 2, vj, vi % 2]"
+STEPS = """
+        for i, k in T.grid(4, 6):
+            with T.block("p"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.block_attr({"meta_schedule.layout_rewrite_preproc": True})
+                with T.init():
+                    s[vi] = 0.0
+                s[vi] = s[vi] + w[vi, vk]
+        for i, j in SS(4, 6, "q"):
+            T.block_attr({"meta_schedule.layout_rewrite_preproc": True})
+            q[vi // 2, vj, vi % 2] = w[vi, vj] * s[vi]"""
 
 
 def program(body: str, *, call: str = "y = R.call_tir(cls.kernel, (x, w, v), out)") -> IRModule:
@@ -57,8 +69,9 @@ VALUE = f"x[vi, vj] + {READ.format('p')} * {READ.format('q')}"
         REWRITE.format(rows="p", w="v")
         + REWRITE.format(rows="q", w="w")
         + SUM.format(value=f"x[vi, vj] - {READ.format('p')} * {READ.format('q')}"),
+        REWRITE.format(rows="p", w="v") + STEPS + SUM.format(value=VALUE),
     ],
-    ids=["one", "two", "in another order"],
+    ids=["one", "two", "in another order", "in two steps"],
 )
 def test_weights_are_rewritten_by_a_kernel_of_their_own(body: str) -> None:
     mod = program(body)
@@ -95,8 +108,15 @@ def test_calls_share_the_kernels() -> None:
         REWRITE.format(rows="p", w="w")
         + REWRITE.format(rows="p", w="v").replace("preproc", "other")
         + SUM.format(value=f"x[vi, vj] + {READ.format('p')}"),
+        STEPS + SUM.format(value=f"{READ.format('q')} + s[vi]"),
+        STEPS.replace("w[vi, vj] * s", "v[vi, vj] * s") + SUM.format(value=READ.format("q")),
+        STEPS + SUM.format(value=f"x[vi, vj] + w[vi, vj] * {READ.format('q')}"),
+        REWRITE.format(rows="p", w="v") + STEPS + SUM.format(value=READ.format("q")),
     ],
-    ids=["nothing", "not annotated", "also read", "twice", "also written"],
+    ids=[
+        *("nothing", "not annotated", "also read", "twice", "also written", "a step also read"),
+        *("of two operands", "read in steps and by others", "not read"),
+    ],
 )
 def test_other_kernels_stay(body: str) -> None:
     mod = program(body)
