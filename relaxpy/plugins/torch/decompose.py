@@ -98,7 +98,7 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
     Errors:
         FrontendError: PyTorch cannot do it.
     """
-    with warnings.catch_warnings(), _dropout_that_returns_its_operand():
+    with warnings.catch_warnings(), _traced_as({torch.ops.aten.dropout.default: _dropout}):
         warnings.simplefilter("ignore", FutureWarning)
         try:
             return program.run_decompositions(table)
@@ -107,24 +107,59 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
 
 
 @contextlib.contextmanager
-def _dropout_that_returns_its_operand() -> Iterator[None]:
-    """A scope in which dropout that leaves nothing out copies nothing, as PyTorch's kernel.
+def _traced_as(kernels: Mapping[Any, Callable[..., Any] | None]) -> Iterator[None]:
+    """A scope in which operators are traced by these kernels, or as themselves.
 
-    The decomposition that it has for tracing copies, and takes precedence over tables.
+    Those that PyTorch has for tracing take precedence over tables of decompositions.
     """
-    target = torch.ops.aten.dropout.default
-    usual = dict(target.py_kernels)
-
-    def dropout(x: Tensor, p: float, train: bool) -> Tensor:
-        return torch.ops.aten.native_dropout(x, p, True)[0] if train and p else x
-
-    target.py_kernels.update({key: dropout for key in usual if key != torch._C.DispatchKey.Meta})
-    target._dispatch_cache.clear()
+    usual = {target: dict(target.py_kernels) for target in kernels}
+    for target, kernel in kernels.items():
+        for key in usual[target].keys() - {torch._C.DispatchKey.Meta}:
+            del target.py_kernels[key]
+            if kernel is not None:
+                target.py_kernels[key] = kernel
+        target._dispatch_cache.clear()
     try:
         yield
     finally:
-        target.py_kernels.update(usual)
-        target._dispatch_cache.clear()
+        for target, before in usual.items():
+            target.py_kernels.update(before)
+            target._dispatch_cache.clear()
+
+
+def _dropout(x: Tensor, p: float, train: bool) -> Tensor:
+    """Dropout, which copies nothing where it leaves nothing out."""
+    return torch.ops.aten.native_dropout(x, p, True)[0] if train and p else x
+
+
+def resizing_whole() -> contextlib.AbstractContextManager[None]:
+    """A scope in which images of known sizes are resized by one operator, as in `torch.export`.
+
+    PyTorch traces indices and weights otherwise, and gradients of operators for known sizes only.
+    """
+    packets = [getattr(aten, name) for name in _RESIZES]
+    kernels: dict[Any, Any] = {packet.default: None for packet in packets}
+    kernels |= {packet.vec: _resize(packet) for packet in packets}
+    return _traced_as(kernels)
+
+
+_RESIZES = (
+    *(f"upsample_{kind}" for kind in ("linear1d", "bilinear2d", "trilinear3d", "bicubic2d")),
+    *(f"upsample_nearest{count}d" for count in (1, 2, 3)),
+)
+
+
+def _resize(packet: Any) -> Callable[..., Tensor]:
+    usual = packet.vec.py_kernels[_IMPLICIT]
+
+    def resized(x: Tensor, size: Any, *arguments: Any) -> Tensor:
+        *options, scales = arguments
+        sizes = upsample_compute_output_size(x.size(), size, scales)
+        if any(isinstance(n, torch.SymInt) for n in (*x.shape, *sizes)):
+            return usual(x, size, *arguments)
+        return packet(x, sizes, *options, *(scales or [None] * len(sizes)))
+
+    return resized
 
 
 def simpler_form(target: Any) -> Callable[..., Any] | None:

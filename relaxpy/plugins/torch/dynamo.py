@@ -29,7 +29,7 @@ from relaxpy.ir.relax.nodes import Function
 from relaxpy.plugins.torch import recurrent
 from relaxpy.plugins.torch.api import import_exported
 from relaxpy.plugins.torch.arrays import complex_view, constant, real_view
-from relaxpy.plugins.torch.decompose import table_for_graphs
+from relaxpy.plugins.torch.decompose import resizing_whole, table_for_graphs
 from relaxpy.plugins.torch.fx_graph import Program, of_graph
 from relaxpy.plugins.torch.importer import Options, imported
 from relaxpy.plugins.torch.strides import fills_memory, has_memory, memory_order
@@ -94,7 +94,8 @@ def relax_dynamo(
             if node.op == "call_function":
                 node.target = _FORMS.get(node.target, node.target)
         module.recompile()
-        return compiler(module, example_inputs)  # type: ignore[no-any-return]
+        with resizing_whole():
+            return compiler(module, example_inputs)  # type: ignore[no-any-return]
 
     return backend
 

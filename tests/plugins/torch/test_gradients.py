@@ -122,6 +122,17 @@ def test_images_resized_without_steps(mode: str) -> None:
     compare(model, images(2))
 
 
+def test_images_of_known_sizes_are_resized_by_one_operator() -> None:
+    def resized(x: Any) -> Any:
+        return F.interpolate(F.interpolate(x, (3, 4), mode="bilinear"), scale_factor=2)
+
+    x, programs = images(2), []
+    torch._dynamo.reset()
+    run = torch.compile(resized, backend=relax_dynamo(lambda m: programs.append(m) or m))
+    torch.testing.assert_close(run(x), resized(x))
+    assert programs[0].script().count("R.image.resize2d") == 2
+
+
 @pytest.mark.parametrize("kind", ["causal", "sums", "groups"])
 def test_attention(kind: str) -> None:
     mask = torch.rand(2, 1, 7, 7, generator=torch.Generator().manual_seed(0)) > 0.3
