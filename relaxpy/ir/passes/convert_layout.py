@@ -614,7 +614,7 @@ class _Splitting(BindingRewriter):
             item = rx.TupleGetItem(packed, k, span=call.span)
             operands[position] = packed if len(sinfos) == 1 else new.bound(item, "_weight")
         arguments = (compute, rx.Tuple(tuple(operands)), *call.args[2:])
-        return new.ended(rebuild(call, args=arguments))
+        return new.ended(new.bound(rebuild(call, args=arguments), "_value"))
 
 
 def _divided(func: PrimFunc) -> _Kernels | None:
