@@ -77,7 +77,8 @@ def asked_ollama(
     elif form != "":
         own["json_schema"] = form
     own |= {"stream": fields.get("stream", True), "n": 1}
-    kind: Any = "text" if path == "generate" and fields.get("raw") is True else "chat"
+    is_raw = fields.get("raw") is True or not (model.template_text or fields.get("system"))
+    kind: Any = "text" if path == "generate" and is_raw else "chat"
     if kind == "text":
         own["prompt"] = fields.get("prompt", "")
         if fields.get("logprobs"):
