@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from relaxpy import __version__
@@ -87,7 +88,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     elif rest:
         usage = known[command]
         options_of_it = re.findall(r"--[\w-]+", usage.format_help())
-        hints = (f"; {close}" for word in rest if (close := close_names(word, options_of_it)))
+        # Of abbreviations, such as --temp, the edit distance knows nothing.
+        whole = (o for word in rest if len(word) > 3 for o in options_of_it if o.startswith(word))
+        close = (close for word in rest if (close := close_names(word, options_of_it)))
+        hints = (f"; {hint}" for hint in chain((f"did you mean {o!r}?" for o in whole), close))
         usage.error(f"unrecognized arguments: {' '.join(rest)}{next(hints, '')}")
     return options
 
