@@ -108,15 +108,20 @@ def serve(
 
     app = application(model, host=host, max_tokens=max_tokens, queue=queue, cors=cors, log=log)
     config = configuration(app)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
+    with listening(host, port, config.backlog) as found:
         shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{listening.getsockname()[1]}")
+        ready(f"http://{shown}:{found.getsockname()[1]}")
         gc.freeze()  # a collection that visits all of the program stops everything for 50 ms
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[found])
         finally:
             gc.unfreeze()
+
+
+def listening(host: str, port: int, backlog: int | None = None) -> socket.socket:
+    """A socket that listens at an address. Errors: OSError if the port is taken, or the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=backlog)
 
 
 def configuration(app: Any, **options: Any) -> Any:
@@ -387,7 +392,7 @@ class _Server:
             answer.scores = scores
             if what.stream:
                 return _Stream(answer, job, end)
-            whole = await _unless_left(request, _whole(job))
+            whole = await _unless_left(request, _whole(job, answer))
             text = await asyncio.to_thread(answer.whole, *whole)
         except BaseException:
             end()
@@ -657,6 +662,7 @@ class _Stream:
     async def _send_pieces(self, send: Any) -> str:
         """Send what comes; the events that end the stream."""
         while new := await self.job.received():
+            self.answer.received()
             events = ""
             for piece in new:
                 if piece.error is not None:
@@ -670,11 +676,12 @@ class _Stream:
         await send({"type": "http.response.body", "body": body, "more_body": more_body})
 
 
-async def _whole(job: Job) -> tuple[list[str], list[str | None]]:
+async def _whole(job: Job, answer: Answer) -> tuple[list[str], list[str | None]]:
     """The texts of all choices, and why they ended. Errors: ApiError if one of them failed."""
     texts: list[str] = [""] * len(job.choices)
     reasons: list[str | None] = [None] * len(texts)
     while new := await job.received():
+        answer.received()
         for piece in new:
             if piece.error is not None:
                 raise _failure(piece.error)

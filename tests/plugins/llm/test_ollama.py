@@ -31,7 +31,8 @@ def test_texts_are_those_of_generate(client: Any, running: Running, lm: Any) -> 
     answer = client.generate("tiny", "the cat", raw=True, options=OPTIONS)
     assert (answer.response, answer.done, answer.done_reason) == (raw, True, "length")
     assert (answer.prompt_eval_count, answer.eval_count) == (3, 12)
-    assert answer.total_duration >= answer.eval_duration >= 0
+    assert answer.total_duration == answer.prompt_eval_duration + answer.eval_duration
+    assert answer.prompt_eval_duration > 0 <= answer.eval_duration
     assert client.generate("tiny:latest", "the cat", options=OPTIONS).response == lm.generate(
         messages, **ALIKE
     )
