@@ -90,9 +90,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         options_of_it = re.findall(r"--[\w-]+", usage.format_help())
         # Of abbreviations, such as --temp, the edit distance knows nothing.
         whole = (o for word in rest if len(word) > 3 for o in options_of_it if o.startswith(word))
-        close = (close for word in rest if (close := close_names(word, options_of_it)))
-        hints = (f"; {hint}" for hint in chain((f"did you mean {o!r}?" for o in whole), close))
-        usage.error(f"unrecognized arguments: {' '.join(rest)}{next(hints, '')}")
+        near = (close_names(word, options_of_it) for word in rest)
+        found = filter(None, chain((f"did you mean {option!r}?" for option in whole), near))
+        hint = next((f"; {hint}" for hint in found), "")
+        usage.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
     return options
 
 
