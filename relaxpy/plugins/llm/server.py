@@ -228,7 +228,7 @@ def application(
         CORSMiddleware,
         allow_origins=list(cors),
         allow_methods=["GET", "POST"],
-        allow_headers=["authorization", "content-type"],
+        allow_headers=["*"],  # clients for pages have some of their own, such as x-stainless-os
     )
     return Starlette(
         routes=routes,

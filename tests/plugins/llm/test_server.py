@@ -425,7 +425,7 @@ def test_pages_of_named_origins_may_use_the_server(lm: Any) -> None:
     server = Running(lm, cors=[origin])
     ask = {
         "access-control-request-method": "POST",
-        "access-control-request-headers": "content-type",
+        "access-control-request-headers": "authorization,content-type,x-stainless-os",
     }
     try:
         for own, is_let in ((origin, True), ("http://evil.example", False)):
