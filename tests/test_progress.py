@@ -14,6 +14,8 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+import relaxpy
+from relaxpy.script import relax as R
 from relaxpy.support import progress
 from tests.test_notebooks import ThisInterpreter
 
@@ -134,6 +136,21 @@ def test_work_without_a_delay_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) 
         with progress.long_work("exporting", shown=True, delay=delay) as work:
             work.now("by another library")
         assert len(lines) == count
+
+
+def test_an_export_is_long_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("llvmlite")
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        return R.add(x, x)
+
+    ex, lines = relaxpy.compile(main, "native"), []
+    monkeypatch.setattr(progress, "DELAY", 0)
+    monkeypatch.setattr(progress, "_is_wanted", lambda: True)
+    monkeypatch.setattr(progress, "_terminal_line", lambda work: lines.append(work.title) or LINE)
+    ex.export(tmp_path / "main.o")
+    assert lines == ["exporting"]
 
 
 class _SilentLine:

@@ -142,7 +142,7 @@ def demo(console: Console, *, path: Path, samples: int) -> None:
         console.print(Syntax(text, "python", background_color="default", word_wrap=True))
 
     console.rule("How the kernels run", align="left")
-    console.print(Text(str(executable.report())))
+    console.print(Text(str(executable.report())), soft_wrap=True)
 
     console.rule("On real data", align="left")
     weights = trained_weights(path, digits, console)

@@ -25,7 +25,8 @@ _HINTS: Final = {
     "it",
     "builtins.bytes": "relaxpy.load(path) reads a file, and onnx.load_model_from_string(data) "
     "the bytes of one",
-    "sklearn.BaseEstimator": "skl2onnx.to_onnx(model, X) makes an ONNX model of it, which is taken",
+    "sklearn.BaseEstimator": "skl2onnx.to_onnx(model, X) makes an ONNX model of it, which is "
+    'taken; with options={"zipmap": False}, probabilities of a classifier are an array',
     "builtins.dict": "weights are not a program: pass the torch module that has them, or load them "
     "into one",
     ".gguf": "relaxpy.llm.load(path) reads a language model",

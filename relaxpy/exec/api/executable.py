@@ -39,6 +39,7 @@ from relaxpy.ir.serialize import save_table
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.entry import user_facing
 from relaxpy.support.frames import is_user_frame, keep_callback_frames
+from relaxpy.support.progress import long_work
 from relaxpy.support.screen import Table
 
 if TYPE_CHECKING:
@@ -776,16 +777,17 @@ class Executable(CopiedByReference, StatefulCalls):
                 or there are too many weights for a library.
             OSError: a file cannot be written.
         """
-        found: tuple[Path, ...] = hooks.call(
-            "export",
-            *(self, path),
-            target=target,
-            name=name,
-            weights=weights,
-            pool=pool,
-            extern=extern,
-            at_most=at_most,
-        )
+        with long_work("exporting"):
+            found: tuple[Path, ...] = hooks.call(
+                "export",
+                *(self, path),
+                target=target,
+                name=name,
+                weights=weights,
+                pool=pool,
+                extern=extern,
+                at_most=at_most,
+            )
         return found
 
     @property

@@ -61,7 +61,7 @@ def arguments(
     for param in params:
         if param.name_hint in named:
             named[param.name_hint] = _typed(named[param.name_hint], param.struct_info)
-    if seed is not None:
+    if seed is not None and named.keys() <= {param.name_hint for param in params}:
         values = dict(zip((p.name_hint for p in params), positional, strict=False)) | named
         others = [param for param in params if param.name_hint not in values]
         strings = function.signature.string_sizes or {}
@@ -73,7 +73,7 @@ def arguments(
             )
         drawn = _drawn(others, sizes, seed)
         named |= zip((param.name_hint for param in others), drawn, strict=True)
-    elif dims:
+    elif dims and seed is None:
         raise UsageError("--dim is for the random inputs of --random")
     return function.positional_args(tuple(positional), named)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import math
 import os
@@ -305,9 +306,16 @@ def serve(options: Namespace) -> int:
     """Serve models until a signal ends it."""
     from relaxpy.plugins.llm.files import open_model
     from relaxpy.plugins.llm.models import Models, places_of
-    from relaxpy.plugins.llm.server import KEY, require_packages, serve as run
+    from relaxpy.plugins.llm.server import KEY, listening, require_packages, serve as run
 
     require_packages()  # before a model is loaded, which takes long
+    try:
+        listening(options.host, options.port).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        hint = "--port takes another one; 0 is any that is free"
+        raise UsageError(f"the port {options.port} is in use", hint=hint) from None
     given = _options(options) | {"sequences": options.parallel}
     with _extras():
         if options.draft is not None and options.download:
@@ -424,14 +432,19 @@ def _note(text: str) -> None:
 
 
 def _sampling(options: Namespace) -> dict[str, Any]:
-    """The options of an answer. Errors: ParameterError if one has no such value."""
+    """The options of an answer. Errors: UsageError if one has no such value."""
+    from relaxpy.plugins.llm.config import ParameterError
     from relaxpy.plugins.llm.continuation import stop_texts
     from relaxpy.plugins.llm.sampling import Sampling
 
     chosen = {name: getattr(options, name) for name in _SAMPLING}
     given = {name: value for name, value in chosen.items() if value is not None}
-    Sampling(**{name: value for name, value in given.items() if name != "stop"})
-    stop_texts(options.stop)
+    try:
+        Sampling(**{name: value for name, value in given.items() if name != "stop"})
+        stop_texts(options.stop)
+    except ParameterError as error:
+        option = f"--{error.param.replace('_', '-')}"
+        raise UsageError(f"{option}{str(error).removeprefix(error.param)}") from None
     return {"max_tokens": options.max_tokens, **given}
 
 

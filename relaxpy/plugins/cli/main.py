@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from relaxpy import __version__
@@ -87,8 +88,12 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     elif rest:
         usage = known[command]
         options_of_it = re.findall(r"--[\w-]+", usage.format_help())
-        hints = (f"; {close}" for word in rest if (close := close_names(word, options_of_it)))
-        usage.error(f"unrecognized arguments: {' '.join(rest)}{next(hints, '')}")
+        # Of abbreviations, such as --temp, the edit distance knows nothing.
+        whole = (o for word in rest if len(word) > 3 for o in options_of_it if o.startswith(word))
+        near = (close_names(word, options_of_it) for word in rest)
+        found = filter(None, chain((f"did you mean {option!r}?" for option in whole), near))
+        hint = next((f"; {hint}" for hint in found), "")
+        usage.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
     return options
 
 

@@ -77,7 +77,8 @@ def asked_ollama(
     elif form != "":
         own["json_schema"] = form
     own |= {"stream": fields.get("stream", True), "n": 1}
-    kind: Any = "text" if path == "generate" and fields.get("raw") is True else "chat"
+    is_raw = fields.get("raw") is True or not (model.template_text or fields.get("system"))
+    kind: Any = "text" if path == "generate" and is_raw else "chat"
     if kind == "text":
         own["prompt"] = fields.get("prompt", "")
         if fields.get("logprobs"):
@@ -148,6 +149,11 @@ class OllamaAnswer(Answer):
         self._ended: str | None = None
 
     @override
+    def received(self) -> None:
+        if self._first == self._begin:
+            self._first = time.monotonic_ns()
+
+    @override
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         self._ended = reasons[0]
         parts = self._parts(0, texts[0], is_last=True)
@@ -159,8 +165,6 @@ class OllamaAnswer(Answer):
 
     @override
     def chunk(self, piece: Piece) -> str:
-        if self._first == self._begin:
-            self._first = time.monotonic_ns()
         self._ended = piece.reason
         parts = self._parts(0, piece.text, is_last=piece.is_last)
         if not parts and not self.what.with_logprobs:

@@ -688,6 +688,9 @@ class Answer:
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
+    def received(self) -> None:
+        """Note that there are new tokens."""
+
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         """The body of an answer that is not streamed."""
         choices: list[str] = []

@@ -7,10 +7,19 @@ import gc
 import hmac
 import logging
 import os
+import re
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -99,15 +108,20 @@ def serve(
 
     app = application(model, host=host, max_tokens=max_tokens, queue=queue, cors=cors, log=log)
     config = configuration(app)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
+    with listening(host, port, config.backlog) as found:
         shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{listening.getsockname()[1]}")
+        ready(f"http://{shown}:{found.getsockname()[1]}")
         gc.freeze()  # a collection that visits all of the program stops everything for 50 ms
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[found])
         finally:
             gc.unfreeze()
+
+
+def listening(host: str, port: int, backlog: int | None = None) -> socket.socket:
+    """A socket that listens at an address. Errors: OSError if the port is taken, or the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=backlog)
 
 
 def configuration(app: Any, **options: Any) -> Any:
@@ -164,7 +178,6 @@ def application(
         from starlette.exceptions import HTTPException
         from starlette.middleware import Middleware
         from starlette.middleware.cors import CORSMiddleware
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
         from starlette.routing import Route
     except ModuleNotFoundError as error:
         raise _missing(error) from None
@@ -172,7 +185,16 @@ def application(
     server = _Server(models, max_tokens, queue, max_body)
 
     async def not_there(request: Any, error: HTTPException) -> Any:
-        return _failed(request, ApiError(error.status_code, f"{error.detail}"))
+        path, methods = request.url.path, (error.headers or {}).get("Allow", "")
+        near = [known for _, known in handlers if known.endswith(path) or path.endswith(known)]
+        message = f"there is no path {path[:100]!r}"
+        if methods:
+            message = f"{path[:100]} expects {' or '.join(sorted(methods.split(', ')))}"
+        elif near:
+            message += f", did you mean {' or '.join(near)}?"
+        response = _failed(request, ApiError(error.status_code, message))
+        response.headers.update(error.headers or {})
+        return response
 
     handlers: dict[tuple[str, str], Handler] = {
         ("GET", "/v1/models"): server.models,
@@ -202,21 +224,18 @@ def application(
             for (method, path), handle in handlers.items()
         ),
     ]
-    # A page of another name that leads to this address is not let in by the browser's user.
-    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
     shared = Middleware(
         CORSMiddleware,
         allow_origins=list(cors),
         allow_methods=["GET", "POST"],
-        allow_headers=["authorization", "content-type"],
+        allow_headers=["*"],  # clients for pages have some of their own, such as x-stainless-os
     )
     return Starlette(
         routes=routes,
         lifespan=server.lifespan,
         middleware=[
             Middleware(_Logged, log),
-            Middleware(_WithHeaders),
-            *([trusted] if host in _LOOPBACK else []),
+            Middleware(_WithHeaders, _LOOPBACK if host in _LOOPBACK else ()),
             *([shared] if cors else []),
         ],
         exception_handlers={HTTPException: not_there},  # type: ignore[dict-item]
@@ -373,7 +392,7 @@ class _Server:
             answer.scores = scores
             if what.stream:
                 return _Stream(answer, job, end)
-            whole = await _unless_left(request, _whole(job))
+            whole = await _unless_left(request, _whole(job, answer))
             text = await asyncio.to_thread(answer.whole, *whole)
         except BaseException:
             end()
@@ -511,13 +530,14 @@ class _Server:
         return await asyncio.get_running_loop().run_in_executor(self.reads, read)
 
     async def _receive(self, request: Any, body: bytearray) -> None:
-        """Read a body. Errors: ApiError if it is too large, or cut off, or not JSON by its type."""
+        """Read a body. Errors: ApiError if it is too large or cut off, or not JSON of a page."""
         from starlette.requests import ClientDisconnect
 
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # others may come from any page that a browser shows
+        # A browser names the origin of a page, and asks for leave before it sends this type only.
+        if "origin" in request.headers and kind != "application/json":
             found = f"found {kind[:100]!r}" if kind else "found none"
-            raise ApiError(415, f"the Content-Type of a request must be application/json, {found}")
+            raise ApiError(415, f"a page sends the Content-Type application/json, {found}")
         if (
             int(request.headers.get("content-length", 0)) > self.max_body
         ):  # h11 checks that it is one
@@ -583,10 +603,13 @@ class _Logged:
 
 
 class _WithHeaders:
-    """An application that gets requests whose headers are few and of one meaning."""
+    """An application that gets requests for some hosts, whose headers are few and of one meaning.
 
-    def __init__(self, app: Any) -> None:
-        self.app = app
+    A page of another name that leads to this address is not let in by the browser's user.
+    """
+
+    def __init__(self, app: Any, hosts: Collection[str]) -> None:
+        self.app, self.hosts = app, hosts
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         from starlette.requests import Request
@@ -598,6 +621,11 @@ class _WithHeaders:
         elif {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
             # A proxy that goes by the length would take a part of the body for another request.
             error = ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both")
+        elif self.hosts and scope["type"] == "http":
+            host = dict(headers).get(b"host", b"").decode("latin-1")
+            if re.sub(r":\d*$", "", host).lower() not in self.hosts:
+                known = " or ".join(self.hosts)
+                error = ApiError(400, f"the Host of a request is {known}, found {host[:100]!r}")
         if error is None:
             await self.app(scope, receive, send)
         else:
@@ -634,6 +662,7 @@ class _Stream:
     async def _send_pieces(self, send: Any) -> str:
         """Send what comes; the events that end the stream."""
         while new := await self.job.received():
+            self.answer.received()
             events = ""
             for piece in new:
                 if piece.error is not None:
@@ -647,11 +676,12 @@ class _Stream:
         await send({"type": "http.response.body", "body": body, "more_body": more_body})
 
 
-async def _whole(job: Job) -> tuple[list[str], list[str | None]]:
+async def _whole(job: Job, answer: Answer) -> tuple[list[str], list[str | None]]:
     """The texts of all choices, and why they ended. Errors: ApiError if one of them failed."""
     texts: list[str] = [""] * len(job.choices)
     reasons: list[str | None] = [None] * len(texts)
     while new := await job.received():
+        answer.received()
         for piece in new:
             if piece.error is not None:
                 raise _failure(piece.error)

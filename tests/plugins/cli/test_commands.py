@@ -415,6 +415,8 @@ def test_files_after_one_that_cannot_be_read_are_checked(folder, capsys) -> None
         ("run model.py", 2, "there are no inputs, expected x, w"),
         ("run model.py x.npy x.npy", 1, "parameter w of main"),
         ("run model.py both.npz v=1", 1, "main has no parameter 'v'"),
+        ("run model.py v=1 --random 0", 1, "main has no parameter 'v'"),
+        ("run model.py v=1 --random 0 --dim m=1", 1, "main has no parameter 'v'"),
         ("run model.py --random 0", 2, "write --dim n=4"),
         ("run model.py --random 0 --dim n", 2, "--dim takes NAME=SIZE, found 'n'"),
         ("run model.py --random 0 --dim n=1 --dim n=2", 2, "there are two sizes for n"),

@@ -278,7 +278,7 @@ def test_nothing_is_kept_of_a_chat_that_does_not_want_it(
     ("words", "code", "message"),
     [
         (("generate", "none", "x"), 2, "there is no folder or file 'none'; `hf download"),
-        (("generate", "{folder}", "x", "--temperature", "-1"), 1, "temperature cannot be -1.0"),
+        (("generate", "{folder}", "x", "--temperature", "-1"), 2, ": --temperature cannot be -1."),
         (("generate", "{folder}", "x", "--temperature", "hot"), 2, "expected a number, found"),
         (("generate", "{folder}", "x", "--max-tokens", "0"), 2, "expected an integer from 1"),
         (("generate", "{folder}", "x", "--seed", "-1"), 2, "expected an integer from 0"),
@@ -292,20 +292,25 @@ def test_nothing_is_kept_of_a_chat_that_does_not_want_it(
             1,
             "cache_dtype is one of float16, bfloat16, float32, found 'int8'",
         ),
-        (("generate", "{folder}", "x", "--stop", ""), 1, "stop cannot be ['']"),
+        (("generate", "{folder}", "x", "--stop", ""), 2, "error: --stop cannot be ['']"),
         (("generate", "{folder}", "x", "--max-tokens", "999"), 1, "999 more are too many"),
         (("generate", "{folder}", "x" * 999), 1, "leaves no room for an answer"),
         (("generate", "{folder}", "x", "--target", "gpu"), 2, "there is no target 'gpu'"),
         (("generate", "{folder}", "x", "--context", "999"), 1, "the model reads 256 tokens, not"),
         (("generate", "{folder}", "x", "--quantize", "q9"), 2, "unknown quantisation 'q9'"),
         (("generate", "{folder}", "x", "--temprature", "1"), 2, "did you mean '--temperature'?"),
+        (("generate", "{folder}", "x", "--temp", "1"), 2, "did you mean '--temperature'?"),
         (("serve", "{folder}", "--cors", "localhost:3000"), 2, "expected an origin, such as http"),
         (
             ("serve", "{folder}", "--port", "99999"),
             2,
             "expected a port, up to 65535, found '99999'",
         ),
-        (("chat", "none", "--top-p", "2"), 1, "top_p cannot be 2.0, expected a number from 0 to 1"),
+        (
+            ("chat", "none", "--top-p", "2"),
+            2,
+            "--top-p cannot be 2.0, expected a number from 0 to 1",
+        ),
         (("profile", "{folder}"), 2, "is a folder: a language model needs --prompt TEXT"),
         (("chat", "{folder}/config.json"), 1, "neither a folder of a model nor a GGUF file"),
     ],
@@ -345,8 +350,8 @@ def test_serve_refuses_a_port_that_is_taken(capsys, folder, as_loaded) -> None:
     pytest.importorskip("uvicorn")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, out, err = run(capsys, "serve", folder, "--port", taken.getsockname()[1])
-    assert (code, out) == (2, "")
-    assert "in use" in err
+    assert (code, out, as_loaded) == (2, "", [])
+    assert "is in use\n  hint: --port takes another one" in err
 
 
 def test_serve_refuses_the_only_model_that_is_left_if_it_is_too_large(

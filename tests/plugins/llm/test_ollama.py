@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ def test_texts_are_those_of_generate(client: Any, running: Running, lm: Any) -> 
     answer = client.generate("tiny", "the cat", raw=True, options=OPTIONS)
     assert (answer.response, answer.done, answer.done_reason) == (raw, True, "length")
     assert (answer.prompt_eval_count, answer.eval_count) == (3, 12)
-    assert answer.total_duration >= answer.eval_duration >= 0
+    assert answer.total_duration == answer.prompt_eval_duration + answer.eval_duration
+    assert answer.prompt_eval_duration > 0 <= answer.eval_duration
     assert client.generate("tiny:latest", "the cat", options=OPTIONS).response == lm.generate(
         messages, **ALIKE
     )
@@ -54,6 +56,21 @@ def test_texts_are_those_of_generate(client: Any, running: Running, lm: Any) -> 
     answer = client.generate("tiny", "the cat", raw=True, options=others, keep_alive="5m")
     assert answer.response == raw
     assert client.generate("tiny").done_reason == client.chat("tiny", []).done_reason == "load"
+
+
+def test_a_model_without_a_template_continues_prompts(
+    client: Any, lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lm, "_files", replace(lm._files, template=None))
+    monkeypatch.delitem(lm.__dict__, "template", raising=False)
+    wanted = lm.generate("the cat", **ALIKE)
+    assert client.generate("tiny", "the cat", options=OPTIONS).response == wanted
+    for call in (
+        lambda: client.generate("tiny", "the cat", system="a dog"),
+        lambda: client.chat("tiny", ASK),
+    ):
+        with pytest.raises(ollama.ResponseError, match="has no chat template"):
+            call()
 
 
 def test_answers_have_forms(client: Any) -> None:
@@ -139,7 +156,7 @@ def test_errors_are_as_ollama_has_them(client: Any, running: Running) -> None:
         (lambda: client.generate("tiny", "a", options={"top_p": 3}), 400, "top_p cannot be 3"),
         (lambda: client.chat("tiny", ASK, tools=TOOLS), 400, "takes no tools"),
         (lambda: client.chat("tiny", ASK, format={"type": "x"}), 400, "Invalid type: x"),
-        (lambda: client.pull("tiny"), 404, "^Not Found"),
+        (lambda: client.pull("tiny"), 404, "^there is no path '/api/pull'"),
     ):
         with pytest.raises(ollama.ResponseError, match=message) as caught:
             call()

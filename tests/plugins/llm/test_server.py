@@ -425,7 +425,7 @@ def test_pages_of_named_origins_may_use_the_server(lm: Any) -> None:
     server = Running(lm, cors=[origin])
     ask = {
         "access-control-request-method": "POST",
-        "access-control-request-headers": "content-type",
+        "access-control-request-headers": "authorization,content-type,x-stainless-os",
     }
     try:
         for own, is_let in ((origin, True), ("http://evil.example", False)):
@@ -698,7 +698,6 @@ def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: A
         (b'{"prompt": [%s[]]}' % (b"[]," * 150_000), "application/json", 413),
         (b'{"prompt": [1%s]}' % (b",1" * 300_000), "application/json", 413),
         (b'{"prompt": "%s' % (rb"\"[" * 900_000), "application/json", 400),
-        (b'{"prompt": "a"}', "text/plain", 415),
         (b" " * 5_000_000, "application/json", 413),
     ],
 )
@@ -708,6 +707,24 @@ def test_bodies_that_are_none(running: Running, body: bytes, kind: str, status: 
     )
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/api/generate", "/api/show"])
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
+@pytest.mark.parametrize(
+    ("origin", "status"), [(None, 200), ("http://evil.example", 415), ("null", 415)]
+)
+def test_only_pages_have_to_name_the_type(
+    running: Running, path: str, kind: str | None, origin: str | None, status: int
+) -> None:
+    """A browser sends other types of any page without asking, always with an origin."""
+    headers = {"content-type": kind, "origin": origin}
+    answer = httpx.post(
+        f"{running.url}{path}",
+        content=b'{"model": "tiny", "prompt": "a", "stream": false, "max_tokens": 1}',
+        headers={name: value for name, value in headers.items() if value is not None},
+    )
+    assert answer.status_code == status, answer.text
 
 
 class Listed:
@@ -752,10 +769,23 @@ def test_other_addresses(running: Running) -> None:
     assert "<textarea" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "http" not in page.text.replace("https://", "http://").split("<script>")[0]
-    assert get("/nothing").status_code == 404
-    assert get("/v1/completions").status_code == 405
-    assert get("/../../etc/passwd").status_code == 404
-    assert get("/health", host="elsewhere.example").status_code == 400
+    for path, host, status, message in (
+        ("/nothing", "localhost", 404, "there is no path '/nothing'"),
+        ("/../../etc/passwd", "localhost", 404, "there is no path '/etc/passwd'"),
+        ("/responses", "localhost", 404, "did you mean /v1/responses?"),
+        ("/embeddings", "localhost", 404, "did you mean /v1/embeddings or /api/embeddings?"),
+        ("/v1/v1/models", "localhost", 404, "did you mean /v1/models?"),
+        ("/v1/completions", "localhost", 405, "/v1/completions expects POST"),
+        ("/health", "elsewhere.example", 400, "found 'elsewhere.example'"),
+        ("/health", "localhost.evil.example:80", 400, "found 'localhost.evil.example:80'"),
+        ("/health", "[::1]x", 400, "found '[::1]x'"),
+    ):
+        answer = get(path, host=host)
+        assert answer.status_code == status
+        assert message in answer.json()["error"]["message"]
+        assert answer.headers.get("allow") == ("POST" if status == 405 else None)
+    for host in ("LocalHost", "localhost:99", "127.0.0.1:8000", "[::1]:8000", "[::1]"):
+        assert get("/health", host=host).status_code == 200
     names = re.findall(r"^# TYPE (\w+) (\w+)", get("/metrics").text, re.MULTILINE)
     page = Path(__file__).parents[3] / "docs" / "how-to" / "talk-to-a-language-model.md"
     rows = re.findall(r"^\| (`relaxpy_.*`) \| (\w+) \|", page.read_text("utf-8"), re.MULTILINE)
