@@ -95,8 +95,9 @@ class Gemv:
     """The most rows that are read along the columns."""
     MOST_DOT_ROWS: Final = 8  # models: MLP, any batch
     """The most rows that are read along the sum; tiles would transpose the columns."""
-    DYNAMIC_ROWS: Final = 3  # models: MLP, any batch
-    """The rows whose sums are computed together if their number is known only in a call."""
+    DYNAMIC_ROWS: Final = {128: 3, 256: 3, 512: 4}  # models: MLP, any batch
+    """The rows whose sums are computed together if their number is known only in a call, by the
+    vector's bits."""
     DOTS: Final = 64  # models: MLP, batch
     """The columns of a task that reads along the sum."""
     GROUP: Final = 4  # models: MLP, batch
