@@ -7,7 +7,7 @@ units, 8 heads of keys for 24, and no float32. The weights of all layers are equ
 llama.cpp is its own tool `llama-batched-bench`, whose path `--llama-batched-bench` is. It reads a
 GGUF file of the same weights, and has flash attention and keys and values in float16, as relaxpy
 has. All read prompts of 512 and 3,584 tokens, 512 at a time, and append `--tokens` tokens to each,
-one after the other; then sequences of 64 tokens get as many, 8 and 32 sequences at once. No token
+one after the other; then sequences of 16 tokens get as many, 8 and 32 sequences at once. No token
 is sampled. Contestants of the same width take turns, and the best of `--rounds` counts. GB/s are
 those of the weights that a token reads after 512 others.
 """
@@ -50,7 +50,7 @@ WIDTHS: Mapping[str, tuple[str | None, ...]] = {
 """The quantizations of relaxpy for each width of weights."""
 GGUF_TYPES = {"float32": "F32", "float16": "F16", "8 bits": "Q8_0", "4 bits": "Q4_0"}
 CHUNK, PROMPTS = 512, (512, 3584)
-BATCHES, BEFORE = (8, 32), 64
+BATCHES, BEFORE = (8, 32), 16
 """The numbers of sequences of a batch, and the tokens that each has before."""
 Rate: TypeAlias = tuple[str, float]
 """What was measured, and its tokens per second."""
@@ -146,11 +146,12 @@ class LlamaCpp:
 
     def measure(self, tokens: int) -> Iterator[Rate]:
         """Tokens per second of everything, once; each process loads the model."""
-        for row in self._rows(CONTEXT, PROMPTS, [1], tokens):
+        # The last row may be lost, as the tool ends while another thread prints: it is a short one.
+        for row in self._rows(CONTEXT, (*PROMPTS, 1), [1], tokens):
             yield f"prompt {row['pp']}", row["speed_pp"]
             yield after(row["pp"], 1), row["speed_tg"]
         context = max(BATCHES) * (BEFORE + tokens)
-        for row in self._rows(context, [BEFORE], BATCHES, tokens):
+        for row in self._rows(context, [BEFORE], (*BATCHES, 1), tokens):
             yield after(row["pp"], row["pl"]), row["speed_tg"]
 
     def _rows(
