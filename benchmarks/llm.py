@@ -1,153 +1,180 @@
 """Measure a language model of random weights beside llama.cpp and transformers, where installed.
 
 `--size 125m` has 12 layers of 768, hidden units 2048, 32,000 tokens; `--size 1.1b` has 22 layers of
-2048, 5632 hidden units, 4 heads of keys for 32. All contestants have the same weights, two threads,
-and take turns. Tokens per second: a prompt of 512 tokens at once, single tokens after 512 and after
-3,584, and a batch of 8 sequences. The GB/s are those of the weights that a token reads.
+2048, 5632 hidden units, 4 heads of keys for 32; `--size 3b` has 28 layers of 3072, 8192 hidden
+units, 8 heads of keys for 24, and no float32. The weights of all layers are equal, not shared.
+
+llama.cpp is its own tool `llama-batched-bench`, whose path `--llama-batched-bench` is. It reads a
+GGUF file of the same weights, and has flash attention and keys and values in float16, as relaxpy
+has. All read prompts of 512 and 3,584 tokens, 512 at a time, and append `--tokens` tokens to each,
+one after the other; then sequences of 16 tokens get as many, 8 and 32 sequences at once. No token
+is sampled. Contestants of the same width take turns, and the best of `--rounds` counts. GB/s are
+those of the weights that a token reads after 512 others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-THREADS = os.environ.setdefault("RELAXPY_NUM_THREADS", "2")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", THREADS)
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-from relaxpy.llm import CompiledDecoder, Config, config_of  # noqa: E402
+from relaxpy.llm import CompiledDecoder, Config, config_of
 
 SIZES: Mapping[str, Mapping[str, int]] = {
     "125m": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
              "num_key_value_heads": 12, "intermediate_size": 2048},
     "1.1b": {"hidden_size": 2048, "num_hidden_layers": 22, "num_attention_heads": 32,
              "num_key_value_heads": 4, "intermediate_size": 5632},
+    "3b": {"hidden_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 24,
+           "num_key_value_heads": 8, "intermediate_size": 8192},
     "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
              "num_key_value_heads": 2, "intermediate_size": 96},
 }  # fmt: skip
 VOCABULARY, CONTEXT = 32000, 4096
-WIDTHS = {
-    "float32": None,
-    "float16": "q0f16",
-    "8 bits": "q8f32_1",
-    "w8a8": "w8a8f32",
-    "4 bits": "q4f32_1",
-    "w4a8": "w4a8f32",
+WIDTHS: Mapping[str, tuple[str | None, ...]] = {
+    "float32": (None,),
+    "float16": ("q0f16",),
+    "8 bits": ("w8a8f32", "q8f32_1"),
+    "4 bits": ("w4a8f32", "q4f32_1"),
 }
+"""The quantizations of relaxpy for each width of weights."""
 GGUF_TYPES = {"float32": "F32", "float16": "F16", "8 bits": "Q8_0", "4 bits": "Q4_0"}
-PROMPT, LATE, BATCH = 512, 3584, 8
+CHUNK, PROMPTS = 512, (512, 3584)
+BATCHES, BEFORE = (8, 32), 16
+"""The numbers of sequences of a batch, and the tokens that each has before."""
+Rate: TypeAlias = tuple[str, float]
+"""What was measured, and its tokens per second."""
 
 
 def weights_of(config: Config) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
-    """Random weights by the names that Hugging Face has for Llama."""
+    """Random weights by the names that Hugging Face has for Llama, shared by all layers."""
     random = np.random.default_rng(0)
 
     def matrix(rows: int, columns: int) -> np.ndarray[Any, np.dtype[np.float32]]:
         return random.standard_normal((rows, columns), dtype=np.float32) * columns**-0.5
 
     width, d = config.width, config.head_dim
+    own = {
+        "self_attn.q_proj": matrix(config.heads * d, width),
+        "self_attn.k_proj": matrix(config.kv_heads * d, width),
+        "self_attn.v_proj": matrix(config.kv_heads * d, width),
+        "self_attn.o_proj": matrix(width, config.heads * d),
+        "mlp.gate_proj": matrix(config.hidden, width),
+        "mlp.up_proj": matrix(config.hidden, width),
+        "mlp.down_proj": matrix(width, config.hidden),
+        "input_layernorm": np.ones(width, np.float32),
+        "post_attention_layernorm": np.ones(width, np.float32),
+    }
     found = {"model.embed_tokens.weight": matrix(VOCABULARY, width)}
     for layer in range(config.layers):
-        name = f"model.layers.{layer}"
-        found[f"{name}.self_attn.q_proj.weight"] = matrix(config.heads * d, width)
-        found[f"{name}.self_attn.k_proj.weight"] = matrix(config.kv_heads * d, width)
-        found[f"{name}.self_attn.v_proj.weight"] = matrix(config.kv_heads * d, width)
-        found[f"{name}.self_attn.o_proj.weight"] = matrix(width, config.heads * d)
-        found[f"{name}.mlp.gate_proj.weight"] = matrix(config.hidden, width)
-        found[f"{name}.mlp.up_proj.weight"] = matrix(config.hidden, width)
-        found[f"{name}.mlp.down_proj.weight"] = matrix(width, config.hidden)
-        found[f"{name}.input_layernorm.weight"] = np.ones(width, np.float32)
-        found[f"{name}.post_attention_layernorm.weight"] = np.ones(width, np.float32)
+        found |= {f"model.layers.{layer}.{name}.weight": array for name, array in own.items()}
     found["model.norm.weight"] = np.ones(width, np.float32)
     found["lm_head.weight"] = matrix(VOCABULARY, width)
     return found
 
 
+def ids_of(count: int) -> list[int]:
+    """So many tokens."""
+    return [(7 * n) % VOCABULARY for n in range(count)]
+
+
 class Ours:
     """A decoder of `relaxpy.llm`, with keys and values in float16 as llama.cpp has them."""
 
-    def __init__(self, config: Config, weights: Mapping[str, Any], width: str) -> None:
+    def __init__(self, config: Config, weights: Mapping[str, Any], form: str | None) -> None:
+        if form is None:  # nothing is rounded, and layers must not share their arrays
+            weights = {name: array.copy() for name, array in weights.items()}
         self.model = CompiledDecoder(
-            config, weights, quantization=WIDTHS[width], cache_dtype="float16",
-            sequences=BATCH + 1, tokens=8192,
+            config, weights, quantization=form, cache_dtype="float16", sequences=max(BATCHES),
+            tokens=CONTEXT, chunk=CHUNK,
         )  # fmt: skip
         self.cache = self.model.new_cache()
         self.bytes = sum(np.asarray(p).nbytes for p in self.model.params)
 
-    def start(self, position: int) -> None:
-        """One sequence of so many tokens."""
-        self.model.state("add_sequence", self.cache, 0)
-        for first in range(0, position, PROMPT):
-            self.take(min(PROMPT, position - first))
+    def measure(self, tokens: int) -> Iterator[Rate]:
+        """Tokens per second of everything, once."""
+        for prompt in PROMPTS:
+            yield from self._measure(prompt, tokens, 1)
+        for sequences in BATCHES:
+            yield from list(self._measure(BEFORE, tokens, sequences))[1:]
 
-    def take(self, count: int) -> None:
-        """Take so many tokens at once."""
-        ids = [(7 * n) % VOCABULARY for n in range(count)]
-        self.model.run(self.cache, [0], [ids], [count - 1])
-
-    def end(self) -> None:
-        """Forget the sequence."""
-        self.model.state("remove_sequence", self.cache, 0)
-
-    def batch(self) -> Callable[[], object]:
-        """A step of several sequences, each of one token after 64 others."""
-        model, ids = self.model, list(range(1, BATCH + 1))
+    def _measure(self, prompt: int, tokens: int, sequences: int) -> Iterator[Rate]:
+        """Tokens per second of prompts of several sequences, and of tokens after them."""
+        model, ids = self.model, list(range(sequences))
         for number in ids:
             model.state("add_sequence", self.cache, number)
-            model.run(self.cache, [number], [list(range(64))], [63])
-        rows = list(range(BATCH))
-        return partial(model.run, self.cache, ids, [[5]] * BATCH, rows)
+        start = time.perf_counter()
+        for number in ids:
+            for first in range(0, prompt, CHUNK):
+                own = ids_of(prompt)[first : first + CHUNK]
+                model.run(self.cache, [number], [own], [len(own) - 1])
+        half = time.perf_counter()
+        for token in ids_of(tokens):
+            model.run(self.cache, ids, [[token]] * sequences, ids)
+        end = time.perf_counter()
+        for number in ids:
+            model.state("remove_sequence", self.cache, number)
+        yield f"prompt {prompt}", prompt * sequences / (half - start)
+        yield after(prompt, sequences), tokens * sequences / (end - half)
+
+
+def after(prompt: int, sequences: int) -> str:
+    """The name of tokens that come after a prompt."""
+    return f"{sequences} seqs" if sequences > 1 else f"at {prompt}"
 
 
 class LlamaCpp:
-    """llama.cpp, by the package llama-cpp-python, on a GGUF file of the same weights."""
+    """llama.cpp's `llama-batched-bench`, on a GGUF file of the same weights."""
 
-    def __init__(self, config: Config, weights: Mapping[str, Any], width: str) -> None:
-        import llama_cpp
-
-        self._folder = tempfile.TemporaryDirectory()
-        path = Path(self._folder.name) / "model.gguf"
-        write_gguf(path, config, weights, GGUF_TYPES[width])
-        threads = int(THREADS)
-        self.model = llama_cpp.Llama(
-            str(path), n_ctx=CONTEXT, n_batch=PROMPT, n_ubatch=PROMPT, n_threads=threads,
-            n_threads_batch=threads, verbose=False, flash_attn=True,
-        )  # fmt: skip
+    def __init__(self, tool: Path, path: Path, threads: int) -> None:
+        self.command = [
+            *(str(tool), "-m", str(path), "--output-format", "jsonl", "-fa", "on"),
+            *("-t", str(threads), "-tb", str(threads), "-ub", str(CHUNK), "-b", str(CHUNK)),
+            *("-ctk", "f16", "-ctv", "f16", "--device", "none"),
+        ]
         self.bytes = path.stat().st_size
 
-    def start(self, position: int) -> None:
-        """One sequence of so many tokens."""
-        self.model.reset()
-        for first in range(0, position, PROMPT):
-            self.take(min(PROMPT, position - first))
+    def measure(self, tokens: int) -> Iterator[Rate]:
+        """Tokens per second of everything, once; each process loads the model."""
+        # The last row may be lost, as the tool ends while another thread prints: it is a short one.
+        for row in self._rows(CONTEXT, (*PROMPTS, 1), [1], tokens):
+            yield f"prompt {row['pp']}", row["speed_pp"]
+            yield after(row["pp"], 1), row["speed_tg"]
+        context = max(BATCHES) * (BEFORE + tokens)
+        for row in self._rows(context, [BEFORE], (*BATCHES, 1), tokens):
+            yield after(row["pp"], row["pl"]), row["speed_tg"]
 
-    def take(self, count: int) -> None:
-        """Take so many tokens at once."""
-        self.model.eval([(7 * n) % VOCABULARY for n in range(count)])
-
-    def end(self) -> None:
-        """Forget the sequence."""
-        self.model.reset()
-        self.model._ctx.kv_cache_clear()
+    def _rows(
+        self, context: int, prompts: Iterable[int], sequences: Iterable[int], tokens: int
+    ) -> list[dict[str, Any]]:
+        """What it measures."""
+        lists = ("-npp", prompts), ("-npl", sequences), ("-ntg", [tokens])
+        command = [*self.command, "-c", str(context)]
+        for flag, numbers in lists:
+            command += [flag, ",".join(map(str, numbers))]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
 
 
 class Transformers:
     """transformers' Llama with PyTorch, in float32."""
 
-    def __init__(self, config: Config, weights: Mapping[str, Any], raw: Mapping[str, Any]) -> None:
+    def __init__(self, weights: Mapping[str, Any], raw: Mapping[str, Any], threads: int) -> None:
         sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
 
-        torch.set_num_threads(int(THREADS))
+        torch.set_num_threads(threads)
         self.torch = torch
         options = {k: v for k, v in raw.items() if k != "model_type"}
         self.model = LlamaForCausalLM(LlamaConfig(**options)).eval()
@@ -155,22 +182,25 @@ class Transformers:
         self.bytes = sum(p.nbytes for p in self.model.parameters())
         self.past: Any = None
 
-    def start(self, position: int) -> None:
-        """One sequence of so many tokens."""
-        self.past = None
-        for first in range(0, position, PROMPT):
-            self.take(min(PROMPT, position - first))
+    def measure(self, tokens: int) -> Iterator[Rate]:
+        """Tokens per second of one sequence."""
+        for prompt in PROMPTS:
+            self.past, ids = None, ids_of(prompt)
+            start = time.perf_counter()
+            for first in range(0, prompt, CHUNK):
+                self._take(ids[first : first + CHUNK])
+            half = time.perf_counter()
+            for token in ids_of(tokens):
+                self._take([token])
+            yield f"prompt {prompt}", prompt / (half - start)
+            yield after(prompt, 1), tokens / (time.perf_counter() - half)
 
-    def take(self, count: int) -> None:
-        """Take so many tokens at once."""
-        ids = self.torch.tensor([[(7 * n) % VOCABULARY for n in range(count)]])
+    def _take(self, ids: list[int]) -> None:
+        """Take tokens at once."""
+        given = self.torch.tensor([ids])
         with self.torch.no_grad():
-            found = self.model(ids, past_key_values=self.past, use_cache=True, logits_to_keep=1)
+            found = self.model(given, past_key_values=self.past, use_cache=True, logits_to_keep=1)
         self.past = found.past_key_values
-
-    def end(self) -> None:
-        """Forget the sequence."""
-        self.past = None
 
 
 def write_gguf(
@@ -235,64 +265,46 @@ def write_gguf(
     writer.close()
 
 
-def least(run: Callable[[], object], repeat: int) -> float:
-    """The least seconds of some runs."""
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def measure(name: str, width: str, model: Any) -> None:
-    """Print tokens per second."""
-    prefill, single = [], []
-    for _ in range(3):
-        model.start(0)
-        prefill.append(least(lambda: model.take(PROMPT), 1))
-        model.end()
-    for position in (PROMPT, LATE):
-        model.start(position)
-        single.append(least(lambda: model.take(1), 24))
-        model.end()
-    late = [f"{1 / t:8.1f}" for t in single]
-    batch = f"{BATCH / least(model.batch(), 12):8.1f}" if isinstance(model, Ours) else " " * 8
-    rate = model.bytes / single[0] / 1e9
-    columns = (f"{PROMPT / min(prefill):8.1f}", *late, batch, f"{rate:6.1f}")
-    print(f"{width:8} {name:14}", *columns, flush=True)
-
-
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="125m")
-    parser.add_argument("--widths", nargs="+", choices=WIDTHS, default=list(WIDTHS))
+    parser.add_argument("--widths", nargs="+", choices=WIDTHS)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--llama-batched-bench", type=Path)
     options = parser.parse_args()
+    threads = options.threads
+    os.environ["RELAXPY_NUM_THREADS"] = str(threads)
     raw = {"model_type": "llama", "vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT,
            "rms_norm_eps": 1e-5, "hidden_act": "silu", **SIZES[options.size]}  # fmt: skip
     config = config_of(raw)
     weights = weights_of(config)
-    print(
-        f"{'tokens/s':23}",
-        *map("{:>8}".format, ("prompt", "at 512", "at 3584", "8 seqs")),
-        "  GB/s",
-    )
-    for width in options.widths:
-        contestants: dict[str, Callable[[], Any]] = {
-            "relaxpy": lambda width=width: Ours(config, weights, width)  # type: ignore[misc]
-        }
-        if width in GGUF_TYPES:
-            contestants["llama.cpp"] = lambda width=width: LlamaCpp(config, weights, width)  # type: ignore[misc]
-        if width == "float32":
-            contestants["transformers"] = lambda: Transformers(config, weights, raw)
-        for name, create in contestants.items():
-            try:
-                model = create()
-            except ImportError as error:
-                print(f"{width:8} {name:14} not installed: {error.name}")
-                continue
-            measure(name, width, model)
+    widths = options.widths or [w for w in WIDTHS if (options.size, w) != ("3b", "float32")]
+    columns = [f"{name} {p}" for p in PROMPTS for name in ("prompt", "at")]
+    columns += [after(BEFORE, batch) for batch in BATCHES]
+    print(f"{'tokens/s':23}", *(f"{name:>11}" for name in columns), "   GB/s")
+    for width in widths:
+        with tempfile.TemporaryDirectory() as folder:
+            contestants: dict[str, Any] = {}
+            if options.llama_batched_bench:
+                path = Path(folder) / "model.gguf"
+                write_gguf(path, config, weights, GGUF_TYPES[width])
+                contestants["llama.cpp"] = LlamaCpp(options.llama_batched_bench, path, threads)
+            for form in WIDTHS[width]:
+                contestants[f"relaxpy {form or ''}"] = Ours(config, weights, form)
+            if width == "float32" and find_spec("transformers"):
+                contestants["transformers"] = Transformers(weights, raw, threads)
+            best: dict[str, dict[str, float]] = {name: {} for name in contestants}
+            for _ in range(options.rounds):
+                for name, contestant in contestants.items():
+                    for what, rate in contestant.measure(options.tokens):
+                        best[name][what] = max(rate, best[name].get(what, 0.0))
+            for name, contestant in contestants.items():
+                row = [f"{best[name][w]:11.1f}" if w in best[name] else " " * 11 for w in columns]
+                moved = contestant.bytes * best[name][after(PROMPTS[0], 1)] / 1e9
+                print(f"{width:8} {name:15}", *row, f"{moved:7.1f}", flush=True)
     return 0
 
 

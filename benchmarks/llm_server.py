@@ -29,10 +29,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from llm import CONTEXT, GGUF_TYPES, SIZES, THREADS, VOCABULARY, weights_of, write_gguf
+from llm import CONTEXT, GGUF_TYPES, SIZES, VOCABULARY, weights_of, write_gguf
 
 from relaxpy.llm import LanguageModel, config_of, load
 
+THREADS = os.environ.setdefault("RELAXPY_NUM_THREADS", "2")
 PROMPT, TRIES = 512, 600
 ENGINE, OURS = "engine", "relaxpy"
 ROUNDED = {"4 bits": "w4a8f32", "8 bits": "w8a8f32"}
@@ -240,5 +241,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("RELAXPY_NUM_THREADS", THREADS)
     sys.exit(main())

@@ -1,6 +1,7 @@
 """Contractions with few rows, which read the second operand once in the order of memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -67,6 +68,31 @@ def test_one_kernel_reads_any_number_of_rows_along_the_sum(dtype, machine) -> No
         result = guarded(np.full(c, 77, result_type), at_end=True)
         kernel(*placed, result)
         check("mk,nk->mn", *placed, result)
+
+
+@pytest.mark.parametrize("machine", [host, narrow])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_columns_that_no_cache_keeps_are_read_in_order_or_prefetched(dtype, machine) -> None:
+    n, k = 299, 901
+    found = []
+
+    def at_most_8(f: Function, contraction: Gemm, tile: RegisterTile) -> DotEmitter:
+        row = replace(contraction.row, most=8)
+        found.append(DotEmitter(f, replace(contraction, row=row)))
+        return found[-1]
+
+    for most, several in ((1, (1,)), (8, range(1, 9))):
+        arrays = [np.zeros(shape, dtype) for shape in ((most, k), (n, k), (most, n))]
+        kernel = Kernel("mk,nk->mn", arrays, symbolic="m", emitter=at_most_8, machine=machine())
+        for m in several:
+            a, b, c = shapes("mk,nk->mn", {"m": m, "n": n, "k": k})
+            placed = [guarded(numbers(shape, dtype), at_end=True) for shape in (a, b)]
+            result = guarded(np.full(c, 77, dtype), at_end=True)
+            kernel(*placed, result)
+            check("mk,nk->mn", *placed, result)
+        columns = {(emitter.group, emitter.ahead) for emitter in found}
+        assert all(ahead == group * k if most > 1 else group == 1 for group, ahead in columns)
+        found.clear()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])

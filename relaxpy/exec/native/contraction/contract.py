@@ -396,9 +396,7 @@ def _suits_more_rows(dots: DotEmitter) -> bool:
     contraction, inner = dots.contraction, dots.over[-1].extent
     if dots.dots is not None:
         return math.prod(extents(contraction.over)) >= Products.DEEP_BYTES
-    # Each row would convert the second operand again.
-    is_plain = not any(converts(m, contraction) for m in (contraction.a, contraction.b))
-    return is_plain and (isinstance(inner, Value) or inner >= Products.DEEP_ROWS)
+    return isinstance(inner, Value) or inner >= Products.DEEP_ROWS
 
 
 def _has_dots(module: Module, contraction: Gemm) -> bool:

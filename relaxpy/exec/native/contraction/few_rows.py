@@ -29,6 +29,7 @@ from relaxpy.exec.native.contraction.operands import (
     convert,
     converts,
     digits,
+    equals,
     initial_values,
     load,
     merged,
@@ -107,25 +108,29 @@ class DotEmitter(FewRows):
     """The second operand, and the first one, are contiguous along the innermost axis of the sum.
 
     The products of an element are accumulated in the lanes of a 512-bit register, which are reduced
-    at the end; of several registers where no other sums hide the latency of an addition. Rows whose
-    number is known only in a call are computed a few at a time, while the columns that they share
-    are in the L1 cache; the last group is filled up by repeating the last row, which is not stored.
+    at the end; of several registers where no other sums hide the latency of an addition. Several
+    columns at a time are not in memory order: the next ones are prefetched. Rows whose number is
+    known only in a call are computed a few at a time, while the columns that they share are in the
+    L1 cache; the last group is filled up by repeating the last row, which is not stored.
     """
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
-        rows = contraction.row.extent
+        rows, bits = contraction.row.extent, f.module.vector_bits
         super().__init__(
-            f, contraction, Gemv.DOTS, rows if isinstance(rows, int) else Gemv.DYNAMIC_ROWS
+            f, contraction, Gemv.DOTS, rows if isinstance(rows, int) else Gemv.DYNAMIC_ROWS[bits]
         )
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
         # The second operand is the one with the offset: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
         self.dots = dots_of(f.module, accumulator, b, a)
-        sums = Gemv.SUMS[f.module.vector_bits]
-        self.group = min(Gemv.GROUP, max(1, sums // self.rows))
+        self.group = min(Gemv.GROUP, max(1, Gemv.SUMS[bits] // self.rows))
+        self.ahead: Size = 0
+        """The distance of the columns that are prefetched; 0 if none are."""
         if self.dots is not None:
             self.group = 1
-        elif self.rows <= Gemv.STREAMED_ROWS and self._is_large():
+        elif self._is_large() and self.rows > Gemv.STREAMED_ROWS:
+            self.ahead = combine(f, "mul", contraction.column.b, self.group)
+        elif self._is_large():
             self.group = 1
             self.vector = Type(self.vector.element, Gemv.STREAMED_SUMS * self.vector.lanes)
 
@@ -183,18 +188,19 @@ class DotEmitter(FewRows):
 
     def _converted_once(self, a: Matrix) -> Matrix:
         """The first operand, whose rows are copied if they are converted, not once a column."""
-        f, extent = self.f, self.contraction.row.extent
+        f, row = self.f, self.contraction.row
+        most = row.most if isinstance(row.extent, Value) else row.extent
         depth = self.over[0].extent if len(self.over) == 1 else 0
-        if self.dots or not converts(a, self.contraction) or isinstance(extent, Value):
+        if self.dots or not converts(a, self.contraction) or most is None:
             return a
         if isinstance(depth, Value) or not 0 < depth <= Gemv.CONVERTED:
             return a
         pitch, element = up(depth, self.vector.lanes), self.contraction.accumulator
-        copy = Matrix(f.alloca(element, extent * pitch), element)
+        copy = Matrix(f.alloca(element, most * pitch), element)
         pack(
             f,
             a,
-            Block(a.pointer, extent, depth, self.row_stride, 1),
+            Block(a.pointer, row.extent, depth, self.row_stride, 1),
             copy.pointer,
             pitch,
             self.vector,
@@ -244,6 +250,8 @@ class DotEmitter(FewRows):
             a: Sequence[Matrix], b: Sequence[Matrix], values: Sequence[Value]
         ) -> Sequence[Value]:
             def at(index: Size, mask: Value | None, current: Sequence[Value]) -> list[Value]:
+                for memory in () if equals(self.ahead, 0) else b:
+                    f.prefetch(moved(f, moved(f, memory, index), self.ahead).pointer)
                 return add(
                     [vector(m, index, mask) for m in a],
                     [vector(m, index, mask) for m in b],
