@@ -349,8 +349,8 @@ nn.conv2d(f32(1, 3, h, w), f32(8, 3, 3, 3)) / x0=f32(3, h, w)
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3)) / x1=f32(8, 3)
     !! weight has the axes OIHW, found R.Tensor((8, 3), dtype="float32") of rank 2
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3)) / x1=f16(8, 3, 3, 3)
-    !! data and weight have one datatype, found float32 and float16 !! write R.astype(data, "float16"),
-    R.astype(weight, "float32"), or a constant as R.const(value, dtype)
+    !! data and weight have one datatype, found float32 and float16 !! write
+    R.astype(data, "float16"), R.astype(weight, "float32"), or a constant as R.const(value, dtype)
 nn.conv2d(on("cpu", f32(n, 3, h, w)), on("cpu", f32(8, 3, 3, 3))) / x1=on("gpu", f32(8, 3, 3, 3))
     !! the operands are on one device, found cpu and gpu
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3)) / x1=shape(8, 3, 3, 3)
