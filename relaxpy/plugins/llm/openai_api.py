@@ -240,10 +240,7 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
         options["stop"] = [text for text in stop if text != ""]
     elif stop == "":  # as clients send it that have none
         del options["stop"]
-    if (seed := fields.get("seed")) is not None and (
-        type(seed) is not int or not -(1 << 63) <= seed < 1 << 64
-    ):
-        raise ParameterError.of("seed", seed, "an integer of 64 bits")
+    seed = _count(fields, "seed", None, -(1 << 63), (1 << 64) - 1)
     options["logit_bias"] = _bias(fields)
     options["ignore_eos"] = taken(fields, "ignore_eos", bool, False)
     options["stop_token_ids"] = taken(fields, "stop_token_ids", list, [])
@@ -367,7 +364,7 @@ def asked_reranking(fields: Mapping[str, Any], model: LanguageModel | CrossEncod
     texts = [one["text"] if isinstance(one, dict) and "text" in one else one for one in given]
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ParameterError.of("documents", given, "texts")
-    most = _count(fields, "top_n", len(texts), 1, 1 << 31)
+    most = _count(fields, "top_n", len(texts), 1)
     inputs: Sequence[Any]
     if isinstance(model, CrossEncoder):
         _check_count(texts, "documents", _MOST_INPUTS)
@@ -483,7 +480,9 @@ def taken(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> Any
     return value
 
 
-def _count(fields: Mapping[str, Any], name: str, default: _T, least: int, most: int) -> int | _T:
+def _count(
+    fields: Mapping[str, Any], name: str, default: _T, least: int, most: int | None = None
+) -> int | _T:
     """An integer field, or the default. Errors: ParameterError if it is not within these."""
     return integer_of(name, fields[name], least, most) if name in fields else default
 
@@ -641,10 +640,7 @@ def _room(
     """
     longest = max(map(len, prompts))
     name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
-    default = 16 if kind == "text" else most
-    wanted = fields.get(name, default)
-    if type(wanted) is not int or wanted < 1:
-        raise ParameterError.of(name, wanted, "a positive integer")
+    wanted = _count(fields, name, 16 if kind == "text" else most, 1)
     if longest >= context:
         found = f"{longest} in the prompt and 1 for the answer"
         raise _too_long(context, found, "messages" if kind == "chat" else "prompt")
