@@ -229,7 +229,7 @@ _sources: Final[dict[str, tuple[list[str], Source]]] = {}
 _Executable: TypeAlias = ast.Call | ast.Subscript | ast.BinOp | ast.Compare | ast.With
 
 
-def _executed(text: str, position: Position) -> _Executable | None:
+def _executed(text: str, position: Position) -> ast.expr | ast.With | None:
     """The node that is executed at a position; calls and subscripts have unique ends."""
     for node in _executables(text).get(position[2:], ()):
         is_at_position = (node.lineno, node.col_offset) == position[:2]
@@ -239,19 +239,20 @@ def _executed(text: str, position: Position) -> _Executable | None:
 
 
 @functools.lru_cache(maxsize=4)
-def _executables(text: str) -> dict[tuple[int | None, int | None], list[_Executable]]:
-    """The calls, subscripts, operators and `with` blocks of a file, by where they end.
+def _executables(text: str) -> dict[tuple[int | None, int | None], list[ast.expr | ast.With]]:
+    """The calls, subscripts, operators, decorators and `with` blocks of a file, by where they end.
 
     Files are kept, so that a loop over calls that are refused parses its file once.
     """
-    by_end: dict[tuple[int | None, int | None], list[_Executable]] = {}
+    by_end: dict[tuple[int | None, int | None], list[ast.expr | ast.With]] = {}
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return by_end  # a notebook cell with magic commands in it
     for node in ast.walk(tree):
-        if isinstance(node, _Executable):
-            by_end.setdefault((node.end_lineno, node.end_col_offset), []).append(node)
+        executed = [node] if isinstance(node, _Executable) else getattr(node, "decorator_list", ())
+        for each in executed:
+            by_end.setdefault((each.end_lineno, each.end_col_offset), []).append(each)
     return by_end
 
 

@@ -320,7 +320,10 @@ def test_a_constant_is_a_section_of_its_type(tmp_path: Path, array: object) -> N
     refused(tmp_path / "forged.rxp", module_in_file(builder.get(), array))
 
 
-def test_an_unwritable_path_is_an_os_error(tmp_path: Path) -> None:
-    path = tmp_path / "nowhere" / "x.rxp"
-    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path)))):
-        relaxpy.compile(Scaled).save(path)
+def test_a_missing_folder_is_noticed_before_the_work(tmp_path: Path) -> None:
+    path, executable = tmp_path / "nowhere" / "x.rxp", relaxpy.compile(Scaled)
+    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path.parent)))):
+        executable.save(path)
+    assert "saved" not in vars(executable.program)
+    executable.save(tmp_path / "x.rxp")
+    assert "saved" in vars(executable.program)

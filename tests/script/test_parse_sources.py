@@ -296,6 +296,7 @@ def test_what_is_not_a_function() -> None:
             pass
 
     assert caught.value.diagnostic.hint == "classes are decorated with @I.ir_module"
+    assert "@R.function\n             ^^^^^^^^^^\n" in str(caught.value)
     with pytest.raises(MisuseError, match="found function") as caught:
 
         @I.ir_module

@@ -26,7 +26,7 @@ from relaxpy.exec.api.stateful import StatefulCalls
 from relaxpy.exec.runtime.checks import Bindings, PublicFunctions, Signature, ValueInfo
 from relaxpy.exec.runtime.report import CompileReport, ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.values import Value, user_argument
-from relaxpy.exec.store.container import Container, Sections, as_path
+from relaxpy.exec.store.container import Container, Sections, path_to_write
 from relaxpy.ir import hooks
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import CopiedByReference
@@ -578,7 +578,7 @@ class Executable(CopiedByReference, StatefulCalls):
                 hint=f'write profile(..., function="{first}")',
                 about=first,
             )
-        path = None if trace is None else as_path(trace)
+        path = None if trace is None else path_to_write(trace)
         entry.check(args)
         profile: Profile = hooks.call("profile", self, signature.name, args, repeat, path)
         if compare is None:
@@ -745,7 +745,8 @@ class Executable(CopiedByReference, StatefulCalls):
             MisuseError (also TypeError, ValueError): `path` is not a path.
             OSError: the file cannot be written.
         """
-        self._program.saved.write(as_path(path))
+        new = path_to_write(path)  # before the work
+        self._program.saved.write(new)
 
     @user_facing
     def export(

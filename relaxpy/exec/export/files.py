@@ -25,7 +25,7 @@ from relaxpy.exec.export.thread_pool import pool_of
 from relaxpy.exec.export.web import WEB_SUFFIX, web_files
 from relaxpy.exec.machine.platforms import LINUX, MACOS, WEB, WINDOWS, Platform
 from relaxpy.exec.machine.process import own_platform
-from relaxpy.exec.store.container import as_path
+from relaxpy.exec.store.container import path_to_write
 
 if TYPE_CHECKING:
     from relaxpy.exec.api.executable import Executable
@@ -46,19 +46,16 @@ def export(
     at_most: Mapping[str, int] | None = None,
 ) -> tuple[Path, ...]:
     """Write a program as a library: what `Executable.export` does. Errors: as for that."""
-    out = Path(as_path(path))
+    out = path_to_write(path)
     suffix = out.suffix.lower()
     if suffix not in (*_FINISHERS, WEB_SUFFIX):
         known = ", ".join((*_FINISHERS, WEB_SUFFIX))
         raise MisuseError(f"the suffix {out.suffix!r} is not one of libraries: {known}", about=path)
-    beside = None if weights is None else Path(as_path(weights))
+    beside = None if weights is None else path_to_write(weights)
     if beside is not None and beside.suffix.lower() in _OTHERS:
         raise MisuseError(
             f"the weights are not in a file that ends in {beside.suffix}", about=weights
         )
-    for file in filter(None, (out, beside)):
-        if not file.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.parent))
     native = Native.of_text(target) if isinstance(target, str) else target
     if native is not None and not isinstance(native, Native):
         raise MisuseError(

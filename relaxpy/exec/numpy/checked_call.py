@@ -49,7 +49,8 @@ class CheckedKernel:
     def checked(self, work: FunctionType) -> Kernel:
         """The kernel `work` with checks of its arguments, cached for those like the last ones."""
         params = self.signature.params
-        decorate = _decorator(tuple(map(_kind, params)), self.exclusions)
+        returns = self.signature.func.ret_type is not None
+        decorate = _decorator(tuple(map(_kind, params)), self.exclusions, returns)
         converters = [self._converter(param) if param.is_scalar else None for param in params]
         ordered = cache(lambda: self._restoring(self.in_text_order(work.__globals__)))
         context = _Errstate if self.calls_users else silent_context
@@ -88,8 +89,8 @@ def _kind(param: Param) -> Kind:
 
 
 @lru_cache(maxsize=256)
-def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...]) -> Kernel:
-    """The decorator of kernels with parameters of these kinds.
+def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...], returns: bool) -> Kernel:
+    """The decorator of kernels with parameters of these kinds, which return a number or unit.
 
     Its source compares the checked attributes of the arguments with those of the last call, in a
     third of the time of a loop over the arguments.
@@ -113,11 +114,11 @@ def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...]) -> Ke
         py.when(py.negated("fits"), [py.do(py.call("bind", tuple(names))), py.assign(last, forms)]),
     ]
     tests = [_overlap(names[e.target], [names[n] for n in e.others], e.same) for e in exclusions]
-    run = py.attribute(py.call("context"), "run")
+    work = py.path("work")
     if tests:
-        in_order = ast.Return(py.call(run, py.call("ordered"), *names))
-        body.append(py.when(py.either(tests), [in_order]))
-    body.append(ast.Return(py.call(run, "work", *names)))
+        work = ast.IfExp(py.either(tests), py.call("ordered"), work)
+    result = py.call(py.attribute(py.call("context"), "run"), work, *names)
+    body += [ast.Return(result)] if returns else [py.do(result), ast.Return(py.tuple_of(()))]
     first = py.assign("last", ast.List([py.code(None)], ast.Load()))
     checked = py.function("checked", names, body)
     decorator = py.function(

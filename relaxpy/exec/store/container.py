@@ -10,6 +10,7 @@ Paths of files that users pass, and atomic writes, are at the end.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -302,6 +303,19 @@ def path_text(path: object) -> str:
             if b"\0" not in fsencode(text):
                 return text
     raise unexpected(path, "expected the path of a file")
+
+
+def path_to_write(path: object) -> Path:
+    """The path of a new file in a folder that exists.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it is not a path.
+        FileNotFoundError: there is no such folder.
+    """
+    new = as_path(path)
+    if not new.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(new.parent))
+    return new
 
 
 def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Final, Literal, TypeAlias, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, RelaxpyWarning, counted
+from relaxpy.errors import Diagnostic, MisuseError, counted, warn
 from relaxpy.ir.core.dtype import INT64, Array, DataType
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
@@ -90,7 +89,7 @@ class QuantizeWeights(Pass):
                 "QuantizeWeights found no weight: constants, or parameters named in `params`, that "
                 "are matrices of floats, and second operands of matmul or tables of take"
             )
-            warnings.warn(message, RelaxpyWarning, stacklevel=2)
+            warn(Diagnostic(message))
             return mod
         return normalize_module(result)
 

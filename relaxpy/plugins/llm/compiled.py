@@ -104,11 +104,11 @@ class CompiledDecoder:
         self.values = self._loaded(weights, names, progress)
         decoder = self._decoder
         methods = (*_STEPS, "create_cache")
-        self.program = self._program(decoder, decoder.specification(*methods), methods)
-        self._programs: dict[Any, Any] = {(_STEPS, (), False): self.program}
+        first = self._program(decoder, decoder.specification(*methods), methods)
+        self._programs: dict[Any, Any] = {(_STEPS, (), False): first}
         """Programs by their methods, the kinds of adapted layers, and whether there are hooks."""
         self.params = tuple(self.values[name] for name, _ in decoder.named_parameters())
-        self.target: str = self.program.target
+        self.target: str = first.target
         self.limits = [ShapeTuple([n]) for n in (sequences, tokens, chunk, page, 0)]
 
     @classmethod
@@ -144,6 +144,11 @@ class CompiledDecoder:
             repr((self.config, get_default_dtype(), quantization, forms, what)),
             target=self._target,
         )
+
+    @property
+    def program(self) -> Any:
+        """The program without adapters and hooks, which also makes caches."""
+        return self._programs[_STEPS, (), False]
 
     @property
     def dtype(self) -> str:

@@ -14,7 +14,10 @@ SPACES: Final = r" |\n[ \t]{0,20}"
 """The expression of spaces in JSON: without a bound models may write these for ever."""
 _OPTIONS: Final = {"whitespace_pattern": SPACES, "json_allowed_escapes": 'nrtbf\\"'}
 """No character is written by its code, as the package does not see which property that names."""
-_TABLES: Final = ("$defs", "definitions", "properties", "patternProperties")
+SHARED: Final = ("$defs", "definitions")
+"""Where the schemas are that others refer to."""
+TABLES: Final = (*SHARED, "properties", "patternProperties")
+"""The entries of a schema that are tables of schemas by names."""
 _VALUES: Final = ("const", "enum", "default", "examples")
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _LARGEST: Final = 1 << 53
@@ -58,7 +61,7 @@ def _checked(node: Any, place: str, kind: _Kind, bounds: list[tuple[str, float]]
     for name, value in node.items():
         inner: _Kind = "schema" if kind == "table" else "value"
         if kind == "schema" and name not in _VALUES:
-            inner = "table" if name in _TABLES else "schema"
+            inner = "table" if name in TABLES else "schema"
         step = name.replace("~", "~0").replace("/", "~1")
         found[name] = _checked(value, f"{place}/{step}", inner, bounds)
         if kind == "schema" and name in _BOUNDS and type(value) in (int, float):

@@ -11,10 +11,19 @@ from typing import Any, Final, Literal, TypeAlias
 from typing_extensions import override
 
 from relaxpy.plugins.llm.answer_parts import Style, Thoughts
-from relaxpy.plugins.llm.config import Config, ParameterError
+from relaxpy.plugins.llm.config import Config
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, asked, asked_embeddings
+from relaxpy.plugins.llm.openai_api import (
+    Answer,
+    ApiError,
+    Asked,
+    asked,
+    asked_embeddings,
+    refuse,
+    require,
+    taken,
+)
 from relaxpy.plugins.llm.worker import Piece
 
 Path: TypeAlias = Literal["generate", "chat"]
@@ -40,10 +49,9 @@ OF_EMBEDDINGS: Final = {"input", "dimensions", "truncate", "model", "name", "opt
 
 def named_model(fields: Mapping[str, Any]) -> Any:
     """The name of the model of a request. Errors: ApiError if it has none."""
-    name = fields.get("model", fields.get("name"))
-    if name is None:
-        raise ApiError(400, "model is missing", param="model")
-    return name
+    own = {"model": fields["name"], **fields} if "name" in fields else fields
+    require(own, "model")
+    return own["model"]
 
 
 def is_empty(fields: Mapping[str, Any]) -> bool:
@@ -58,13 +66,8 @@ def asked_ollama(
 
     Errors: as of `asked`.
     """
-    for name in REFUSED:
-        if fields.get(name):
-            raise ApiError(400, f"{name} is not supported", param=name)
-    _check_text(fields, "prompt")
-    options = fields.get("options", {})
-    if not isinstance(options, dict):
-        raise ParameterError.of("options", options, "an object")
+    refuse(fields, REFUSED)
+    prompt, options = taken(fields, "prompt", str, ""), taken(fields, "options", dict, {})
     chosen = {name: v for name, v in options.items() if v is not None and name not in IGNORED}
     own: dict[str, Any] = {**DEFAULTS, **chosen}
     known = {*OWN, *REFUSED, *IMAGES}
@@ -80,7 +83,7 @@ def asked_ollama(
     is_raw = fields.get("raw") is True or not (model.template_text or fields.get("system"))
     kind: Any = "text" if path == "generate" and is_raw else "chat"
     if kind == "text":
-        own["prompt"] = fields.get("prompt", "")
+        own["prompt"] = prompt
         if fields.get("logprobs"):
             own["logprobs"] = fields.get("top_logprobs", 0)
     else:
@@ -101,18 +104,9 @@ def asked_ollama_embeddings(
     others = OF_EMBEDDINGS - {"input", "dimensions"}
     own = {name: value for name, value in fields.items() if name not in others}
     if path == "embeddings":
-        _check_text(fields, "prompt")
-        own["input"] = own.pop("prompt", "")
-    cuts = fields.get("truncate", True)
-    if type(cuts) is not bool:
-        raise ParameterError.of("truncate", cuts, "true or false")
-    return asked_embeddings(own, model, cuts=cuts)
-
-
-def _check_text(fields: Mapping[str, Any], name: str) -> None:
-    """Errors: ParameterError if a field is not a text, which OpenAI's API has lists for."""
-    if not isinstance(given := fields.get(name, ""), str):
-        raise ParameterError.of(name, given, "a text")
+        own["input"] = taken(own, "prompt", str, "")
+        own.pop("prompt", None)
+    return asked_embeddings(own, model, cuts=taken(fields, "truncate", bool, True))
 
 
 def _messages(path: Path, fields: Mapping[str, Any]) -> Any:
@@ -128,8 +122,7 @@ def _messages(path: Path, fields: Mapping[str, Any]) -> Any:
     found: list[Any] = []
     for message in messages:
         if isinstance(message, dict):
-            if message.get("images"):
-                raise ApiError(400, "images is not supported", param="images")
+            refuse(message, ("images",))
             message = {names.get(name, name): value for name, value in message.items()}
         found.append(message)
     return found

@@ -7,7 +7,7 @@ import math
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import uuid4
@@ -139,14 +139,15 @@ class Asked:
 
 
 _SAMPLING: Final[Mapping[str, str]] = {
-    **{
-        name: name
-        for name in (
-            *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty"),
-            *("repetition_penalty", "stop"),
-        )
-    },
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repetition_penalty": "repetition_penalty",
     "repeat_penalty": "repetition_penalty",
+    "stop": "stop",
 }
 """Fields that are options of `LanguageModel.start`, and their names there."""
 _IGNORED: Final = {
@@ -213,8 +214,7 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
     known = {prompt_name, *_SAMPLING, *_OWN, *_FORMS}
     known |= {*_VARIABLES, *_TOOLS} if kind == "chat" else {*_COMPLETIONS}
     ignored = _ignored(fields, known)
-    if prompt_name not in fields:
-        raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
+    require(fields, prompt_name)
     form = _form(fields)
     tools: list[Tool] = []
     has_to, layout = False, None
@@ -227,7 +227,7 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
         prompts = _prompts(fields[prompt_name], model)
     kept = _count(fields, "n", 1, 1, _MOST_CHOICES)
     choices = _count(fields, "best_of", kept, 1, _MOST_CHOICES)
-    stream = _taken(fields, "stream", bool, False)
+    stream = taken(fields, "stream", bool, False)
     if choices < kept or (choices > kept and stream):
         raise ParameterError.of("best_of", choices, "at least n, which it is for streams")
     if choices * len(prompts) > _MOST_CHOICES:
@@ -240,20 +240,17 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
         options["stop"] = [text for text in stop if text != ""]
     elif stop == "":  # as clients send it that have none
         del options["stop"]
-    if (seed := fields.get("seed")) is not None and (
-        type(seed) is not int or not -(1 << 63) <= seed < 1 << 64
-    ):
-        raise ParameterError.of("seed", seed, "an integer of 64 bits")
+    seed = _count(fields, "seed", None, -(1 << 63), (1 << 64) - 1)
     options["logit_bias"] = _bias(fields)
-    options["ignore_eos"] = _taken(fields, "ignore_eos", bool, False)
-    options["stop_token_ids"] = _taken(fields, "stop_token_ids", list, [])
+    options["ignore_eos"] = taken(fields, "ignore_eos", bool, False)
+    options["stop_token_ids"] = taken(fields, "stop_token_ids", list, [])
     options["shown"] = () if layout is None else layout.marks
     if form or has_to:
         options["form"] = _compiled(form, model, layout, tools)
     top = _logprobs(kind, fields)
     options["logprobs"] = 0 if top is None and choices > kept else top  # by which it is the best
     options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
-    stream_options = _taken(fields, "stream_options", dict, {})
+    stream_options = taken(fields, "stream_options", dict, {})
     return Asked(
         kind,
         prompts,
@@ -266,7 +263,7 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
         ignored,
         layout,
         kept,
-        _taken(fields, "echo", bool, False),
+        taken(fields, "echo", bool, False),
     )
 
 
@@ -283,7 +280,7 @@ def _ignored(fields: Mapping[str, Any], known: Collection[str]) -> list[str]:
         if name in _ONLY:
             if value in _ONLY[name]:
                 continue
-            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
+            raise _not_supported(name)
         near = nearest(name, known)
         if near or name in {*_PROMPTS, *_COMPLETIONS}:  # nobody sends those for nothing
             meant = f", did you mean {' or '.join(near)}?" if near else " here"
@@ -307,8 +304,7 @@ def asked_embeddings(
     Errors: as of `asked`.
     """
     ignored = _ignored(fields, _OF_EMBEDDINGS)
-    if "input" not in fields:
-        raise ApiError(400, "input is missing", param="input")
+    require(fields, "input")
     prompts = _prompts(fields["input"], model, "input", _MOST_INPUTS, cuts=cuts)
     encoding = fields.get("encoding_format", "float")
     if encoding not in ("float", "base64"):
@@ -321,14 +317,10 @@ def asked_embeddings(
 def embeddings_body(
     model: LanguageModel, found: Sequence[Any], tokens: int, *, is_base64: bool
 ) -> dict[str, Any]:
-    """The body of an answer with embeddings, arrays of float32, which get the norm 1."""
+    """The body of an answer with embeddings, arrays of float32."""
 
-    def written(array: Any) -> str | list[float]:
-        array = array / max(float(np.linalg.norm(array)), _TINY)
-        if is_base64:
-            return b64encode(array.astype("<f4").tobytes()).decode()
-        listed: list[float] = array.tolist()
-        return listed
+    def written(array: Any) -> Any:
+        return b64encode(array.astype("<f4").tobytes()).decode() if is_base64 else array.tolist()
 
     return {
         "object": "list",
@@ -341,6 +333,13 @@ def embeddings_body(
     }
 
 
+def unit(array: Any) -> Any:
+    """An array with the norm 1, unless it is 0."""
+    return array / max(float(np.linalg.norm(array)), _TINY)
+
+
+_TINY: Final = 1e-30
+"""The least norm by which a vector is divided."""
 OF_RERANKING: Final = {"query", "documents", "top_n", "return_documents", "model", "keep_alive"}
 
 
@@ -360,16 +359,12 @@ class AskedOrder:
 def asked_reranking(fields: Mapping[str, Any], model: LanguageModel | CrossEncoder) -> AskedOrder:
     """The contents of a request with these fields. Errors: as of `asked`."""
     ignored = _ignored(fields, OF_RERANKING)
-    for name in ("query", "documents"):
-        if name not in fields:
-            raise ApiError(400, f"{name} is missing", param=name)
-    query, given = fields["query"], _taken(fields, "documents", list, [])
+    require(fields, "query", "documents")
+    query, given = taken(fields, "query", str, ""), taken(fields, "documents", list, [])
     texts = [one["text"] if isinstance(one, dict) and "text" in one else one for one in given]
-    if not isinstance(query, str):
-        raise ParameterError.of("query", query, "a text")
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ParameterError.of("documents", given, "texts")
-    most = _count(fields, "top_n", len(texts), 1, 1 << 31)
+    most = _count(fields, "top_n", len(texts), 1)
     inputs: Sequence[Any]
     if isinstance(model, CrossEncoder):
         _check_count(texts, "documents", _MOST_INPUTS)
@@ -380,7 +375,7 @@ def asked_reranking(fields: Mapping[str, Any], model: LanguageModel | CrossEncod
     else:
         own = _prompts(query, model, "query")
         inputs = [*own, *_prompts(texts, model, "documents", _MOST_INPUTS)]
-    with_texts = _taken(fields, "return_documents", bool, False)
+    with_texts = taken(fields, "return_documents", bool, False)
     return AskedOrder(inputs, texts, most, with_texts, ignored)
 
 
@@ -395,7 +390,7 @@ def reranking_body(
     if isinstance(model, CrossEncoder):
         scores = [0.5 * (1 + math.tanh(score / 2)) for score in found]
     else:
-        query, *others = (array / max(float(np.linalg.norm(array)), _TINY) for array in found)
+        query, *others = map(unit, found)
         scores = [float(np.dot(query, other)) for other in others]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])[: what.count]
     results: list[dict[str, Any]] = [{"index": k, "relevance_score": scores[k]} for k in order]
@@ -406,8 +401,6 @@ def reranking_body(
     return {"id": f"rerank-{uuid4().hex}", "model": model.name, "results": results, "usage": usage}
 
 
-_TINY: Final = 1e-30
-"""The least norm by which a vector is divided."""
 _MOST_VALUES, _MOST_CONTAINERS, _LONGEST_NUMBER = 1 << 18, 1 << 14, 1000
 _VALUES: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
 """The strings of JSON, and what stands before other values; an open string is one, too."""
@@ -461,7 +454,25 @@ def fields_of(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _taken(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
+def require(fields: Mapping[str, Any], *names: str) -> None:
+    """Errors: ApiError if a field is missing."""
+    for name in names:
+        if name not in fields:
+            raise ApiError(400, f"{name} is missing", param=name)
+
+
+def refuse(fields: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Errors: ApiError if there is a field of these names that is not empty or false."""
+    for name in names:
+        if fields.get(name):
+            raise _not_supported(name)
+
+
+def _not_supported(name: str) -> ApiError:
+    return ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
+
+
+def taken(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
     """A field. Errors: ParameterError if it is of another type."""
     value: Any = fields.get(name, default)
     if type(value) is not kind:
@@ -469,12 +480,14 @@ def _taken(fields: Mapping[str, Any], name: str, kind: type, default: Any) -> An
     return value
 
 
-def _count(fields: Mapping[str, Any], name: str, default: _T, least: int, most: int) -> int | _T:
+def _count(
+    fields: Mapping[str, Any], name: str, default: _T, least: int, most: int | None = None
+) -> int | _T:
     """An integer field, or the default. Errors: ParameterError if it is not within these."""
     return integer_of(name, fields[name], least, most) if name in fields else default
 
 
-_TYPES: Final = {bool: "true or false", dict: "an object", list: "a list"}
+_TYPES: Final = {bool: "true or false", dict: "an object", list: "a list", str: "a text"}
 
 
 def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
@@ -501,7 +514,7 @@ def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
     for name, kind in _FORMS.items():
         if fields.get(name, "") != "":
             found.append((name, kind, fields[name]))
-    for name, value in _taken(fields, "structured_outputs", dict, {}).items():
+    for name, value in taken(fields, "structured_outputs", dict, {}).items():
         if name not in _STRUCTURED:
             raise ParameterError.of("structured_outputs", name, f"one of {', '.join(_STRUCTURED)}")
         found.append(("structured_outputs", _STRUCTURED[name], value))
@@ -545,7 +558,7 @@ def _conversation(
     messages = fields["messages"]
     if not isinstance(messages, list) or not messages:
         raise ParameterError.of("messages", messages, "a list of messages")
-    variables = dict(_taken(fields, "chat_template_kwargs", dict, {}))
+    variables = dict(taken(fields, "chat_template_kwargs", dict, {}))
     for name in ("enable_thinking", "reasoning_effort"):
         if name in fields:
             variables.setdefault(name, fields[name])
@@ -557,7 +570,7 @@ def _conversation(
             )
             raise ApiError(400, message, param="tools", code="unsupported_value")
         variables["tools"] = fields["tools"]
-    several = _taken(fields, "parallel_tool_calls", bool, True)
+    several = taken(fields, "parallel_tool_calls", bool, True)
     try:
         tokens, text = model.conversation(messages, variables)
         thoughts = Thoughts.of(model.template.text, text)
@@ -603,7 +616,7 @@ def _prompts(
 
 
 def _bias(fields: Mapping[str, Any]) -> dict[int, Any]:
-    given = _taken(fields, "logit_bias", dict, {})
+    given = taken(fields, "logit_bias", dict, {})
     if len(given) > 1024 or not all(token.isdecimal() and len(token) < 10 for token in given):
         raise ParameterError.of("logit_bias", given, "a table of tokens and numbers")
     return {int(token): bias for token, bias in given.items()}
@@ -614,7 +627,7 @@ def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
     if kind == "text":
         return _count(fields, "logprobs", None, 0, _MOST_LOGPROBS)
     top = _count(fields, "top_logprobs", 0, 0, _MOST_LOGPROBS)
-    return top if _taken(fields, "logprobs", bool, False) else None
+    return top if taken(fields, "logprobs", bool, False) else None
 
 
 def _room(
@@ -627,10 +640,7 @@ def _room(
     """
     longest = max(map(len, prompts))
     name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
-    default = 16 if kind == "text" else most
-    wanted = fields.get(name, default)
-    if type(wanted) is not int or wanted < 1:
-        raise ParameterError.of(name, wanted, "a positive integer")
+    wanted = _count(fields, name, 16 if kind == "text" else most, 1)
     if longest >= context:
         found = f"{longest} in the prompt and 1 for the answer"
         raise _too_long(context, found, "messages" if kind == "chat" else "prompt")
@@ -787,7 +797,7 @@ class Answer:
 
     def failed(self, error: ApiError) -> str:
         """The event after the text if the answer ends with an error."""
-        return event(error.body())
+        return f"data: {json.dumps(error.body())}\n\n"
 
     def _event(self, index: int, own: str, reason: str | None = None) -> str:
         """An event of a choice with its own fields, written directly: each token has one."""
@@ -848,8 +858,3 @@ def _first_by_text(
     for token, logprob in top:
         found.setdefault(piece(token), logprob)
     return found
-
-
-def event(body: object) -> str:
-    """An event of a stream with a body."""
-    return f"data: {json.dumps(body)}\n\n"

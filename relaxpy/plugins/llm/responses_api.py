@@ -13,7 +13,7 @@ from typing_extensions import override
 from relaxpy.plugins.llm.config import ParameterError
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.language_model import LanguageModel
-from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, asked
+from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, asked, refuse, require, taken
 from relaxpy.plugins.llm.worker import Piece
 
 REFUSED: Final = ("previous_response_id", "conversation", "background", "prompt", "max_tool_calls")
@@ -36,11 +36,8 @@ _LOGPROBS: Final = "message.output_text.logprobs"
 
 def asked_response(fields: Mapping[str, Any], model: LanguageModel, most_tokens: int) -> Asked:
     """The contents of a request with these fields. Errors: as of `asked`."""
-    for name in REFUSED:
-        if fields.get(name):
-            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
-    if "input" not in fields:
-        raise ApiError(400, "input is missing", param="input")
+    refuse(fields, REFUSED)
+    require(fields, "input")
     other = {*REFUSED, *IGNORED, *OWN}
     own = {name: value for name, value in fields.items() if name not in other}
     own["messages"] = _messages(fields)
@@ -48,17 +45,12 @@ def asked_response(fields: Mapping[str, Any], model: LanguageModel, most_tokens:
     if "max_output_tokens" in fields:
         own["max_completion_tokens"] = fields["max_output_tokens"]
     for name, entry in (("reasoning", "effort"), ("text", "format")):
-        value = fields.get(name, {})
-        if not isinstance(value, dict):
-            raise ParameterError.of(name, value, "an object")
+        value = taken(fields, name, dict, {})
         if value.get(entry) is not None:
             own["reasoning_effort" if name == "reasoning" else "response_format"] = value[entry]
         if value.get("verbosity") is not None:
             own["verbosity"] = value["verbosity"]
-    include = fields.get("include", [])
-    if not isinstance(include, list):
-        raise ParameterError.of("include", include, "a list")
-    if _LOGPROBS in include:
+    if _LOGPROBS in taken(fields, "include", list, []):
         own["logprobs"] = True
     own |= {name: _nested(own[name]) for name in ("tools", "tool_choice") if name in own}
     return asked("chat", own, model, most_tokens)

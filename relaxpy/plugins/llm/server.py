@@ -55,6 +55,7 @@ from relaxpy.plugins.llm.openai_api import (
     error_of,
     fields_of,
     reranking_body,
+    unit,
 )
 from relaxpy.plugins.llm.responses_api import ResponsesAnswer, asked_response
 from relaxpy.plugins.llm.worker import Job
@@ -348,13 +349,16 @@ class _Server:
     async def answer(self, kind: Kind, request: Any) -> Any:
         """The answer to a prompt or a conversation."""
         async with self._body(request) as fields:
-            lease, what = await self._read(request, fields, partial(asked, kind))
+            lease, what = await self._read(
+                request, fields, partial(asked, kind, most_tokens=self.max_tokens)
+            )
         return await self._answered(request, lease, what, Answer)
 
     async def response(self, request: Any) -> Any:
         """The answer to a conversation, as OpenAI's API of responses has it."""
         async with self._body(request) as fields:
-            lease, what = await self._read(request, fields, asked_response)
+            read = partial(asked_response, most_tokens=self.max_tokens)
+            lease, what = await self._read(request, fields, read)
         return await self._answered(request, lease, what, partial(ResponsesAnswer, fields))
 
     async def ollama_answer(self, path: OllamaPath, request: Any) -> Any:
@@ -365,7 +369,8 @@ class _Server:
                 name = named_model(fields)
                 await self.own.unload(name)
                 return loaded(path, name, "unload")
-            lease, what = await self._read(request, fields, partial(asked_ollama, path))
+            read = partial(asked_ollama, path, most_tokens=self.max_tokens)
+            lease, what = await self._read(request, fields, read)
         if what is None:
             lease.release()
             return loaded(path, lease.model.name)
@@ -403,17 +408,16 @@ class _Server:
     async def embeddings(self, request: Any) -> Any:
         """The embeddings of texts."""
         async with self._body(request) as fields:
-            lease, asked = await self._read(request, fields, _without_limit(asked_embeddings))
+            lease, asked = await self._read(request, fields, asked_embeddings)
         prompts, is_base64, dimensions, ignored = asked
         found, count = await self._computed(request, lease, prompts, ignored)
-        found = [vector[:dimensions] for vector in found]
-        return embeddings_body(lease.model, found, count, is_base64=is_base64)
+        vectors = [unit(vector[:dimensions]) for vector in found]
+        return embeddings_body(lease.model, vectors, count, is_base64=is_base64)
 
     async def reranking(self, request: Any) -> Any:
         """Documents in the order of what they have to do with a query."""
         async with self._body(request) as fields:
-            read = _without_limit(asked_reranking)
-            lease, what = await self._read(request, fields, read, orders=True)
+            lease, what = await self._read(request, fields, asked_reranking, orders=True)
         found, count = await self._computed(request, lease, what.inputs, what.ignored)
         return reranking_body(lease.model, what, found, count)
 
@@ -421,12 +425,10 @@ class _Server:
         """The embeddings of texts, or of one text, as Ollama has it."""
         begin = time.monotonic_ns()
         async with self._body(request) as fields:
-            read = _without_limit(partial(asked_ollama_embeddings, path))
+            read = partial(asked_ollama_embeddings, path)
             lease, (prompts, _, dimensions, ignored) = await self._read(request, fields, read)
         found, count = await self._computed(request, lease, prompts, ignored)
-        found = [vector[:dimensions] for vector in found]
-        listed = embeddings_body(lease.model, found, count, is_base64=False)["data"]
-        vectors = [entry["embedding"] for entry in listed]
+        vectors = [unit(vector[:dimensions]).tolist() for vector in found]
         if path == "embeddings":
             return {"embedding": vectors[0]}
         body = {"model": lease.model.name, "embeddings": vectors, "prompt_eval_count": count}
@@ -519,7 +521,7 @@ class _Server:
             if isinstance(lease.model, CrossEncoder) and not orders:
                 raise only_orders(lease.model.name)
             self._check_room(lease, 1)
-            found = await self._in_reader(lambda: read(fields, lease.model, self.max_tokens))
+            found = await self._in_reader(lambda: read(fields, lease.model))
         except BaseException:
             lease.release()
             raise
@@ -538,9 +540,8 @@ class _Server:
         if "origin" in request.headers and kind != "application/json":
             found = f"found {kind[:100]!r}" if kind else "found none"
             raise ApiError(415, f"a page sends the Content-Type application/json, {found}")
-        if (
-            int(request.headers.get("content-length", 0)) > self.max_body
-        ):  # h11 checks that it is one
+        length = int(request.headers.get("content-length", 0))  # h11 checks that it is one
+        if length > self.max_body:
             raise self._too_large()
         try:
             async for chunk in request.stream():
@@ -562,11 +563,6 @@ class _Server:
         usage = answer.usage()
         for kind in ("prompt", "completion"):
             self.tokens[kind] += usage[f"{kind}_tokens"]
-
-
-def _without_limit(read: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that reads requests which have no limit of tokens."""
-    return lambda fields, model, _: read(fields, model)
 
 
 def _failed(request: Any, error: ApiError) -> Any:

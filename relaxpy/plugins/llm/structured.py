@@ -20,7 +20,7 @@ import numpy as np
 from relaxpy.plugins.llm.answer_parts import Thoughts
 from relaxpy.plugins.llm.config import ModelError, ParameterError
 from relaxpy.plugins.llm.gbnf import lark_of_gbnf
-from relaxpy.plugins.llm.json_schema import followable
+from relaxpy.plugins.llm.json_schema import SHARED, TABLES, followable
 from relaxpy.plugins.llm.tokens import Tokenizer, failures_as_errors
 from relaxpy.support.dataclass import dataclass
 
@@ -219,7 +219,7 @@ class Forms:
 
     def _place(self, schema: Mapping[str, Any], message: str) -> str:
         """Where the smallest schema within a schema is that has the same error, as a pointer."""
-        shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+        shared = {name: schema[name] for name in SHARED if name in schema}
         path, node, left = "#", schema, _MOST_TRIALS
         while True:
             for step, child in _schemas_in(node):
@@ -238,10 +238,9 @@ class Forms:
 
 def _schemas_in(node: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The schemas within a schema with their pointers; those that others refer to come first."""
-    for name in sorted(node, key=lambda name: name not in {"$defs", "definitions"}):
+    for name in sorted(node, key=lambda name: name not in SHARED):
         value = node[name]
-        is_table = name in {"$defs", "definitions", "properties", "patternProperties"}
-        if isinstance(value, Mapping) and not is_table:
+        if isinstance(value, Mapping) and name not in TABLES:
             yield name, value
         elif isinstance(value, (Mapping, list)):
             steps = value.items() if isinstance(value, Mapping) else enumerate(value)

@@ -7,7 +7,6 @@ import json
 import operator
 import os
 import re
-import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
@@ -19,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -533,7 +532,7 @@ class Importer:
             made = f"input_{made}"
         made = self._names.new(made)
         if made != name:
-            warnings.warn(f"the input {name!r} is named {made!r}", UserWarning, stacklevel=6)
+            warn(Diagnostic(f"the input {name!r} is named {made!r}"))
         return made
 
     def _parameter(self, name: str, kind: view.ValueType) -> Var:

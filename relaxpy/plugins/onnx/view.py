@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -31,6 +30,7 @@ from onnx import (
     helper,
 )
 
+from relaxpy.errors import Diagnostic, warn
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.memo import LARGE
 from relaxpy.ir.core.traverse import postorder
@@ -608,12 +608,11 @@ def _warn_of_newer(ir_version: int, opsets: Mapping[str, int]) -> None:
     pairs = [(f"opset {v} of {d or 'ai.onnx'}", v, NEWEST_OPSETS.get(d)) for d, v in opsets.items()]
     for what, version, newest in ((f"IR version {ir_version}", ir_version, NEWEST_IR), *pairs):
         if newest is not None and version > newest:
-            warnings.warn(
+            message = (
                 f"the model has {what}, the newest that relaxpy knows is {newest}: what changed "
-                "since then is not followed",
-                UserWarning,
-                stacklevel=6,
+                "since then is not followed"
             )
+            warn(Diagnostic(message))
 
 
 def _parsed(data: bytes, source: str) -> ModelProto:

@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, unexpected
-from relaxpy.exec.store.container import as_path, write_whole
+from relaxpy.exec.store.container import path_to_write, write_whole
 from relaxpy.ir.core.dtype import Array, DataType
 from relaxpy.ir.core.tensor import read_array
 from relaxpy.plugins.importing.tensors import has_arrays
@@ -440,15 +440,13 @@ def require_weights_path(path: str | os.PathLike[str]) -> Path:
     Errors:
         As for `save_weights`.
     """
-    place = as_path(path)
+    place = path_to_write(path)
     if place.suffix != ".safetensors":
         raise MisuseError(
             f"expected the name of a file of safetensors, found {place.name!r:.80}",
             hint="it ends in .safetensors",
             about=path,
         )
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(place.parent)!r:.80}")
     if place.is_dir() or not os.access(place.parent, os.W_OK):
         raise PermissionError(f"no file can be written to {str(place)!r:.80}")
     return place

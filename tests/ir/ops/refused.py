@@ -205,7 +205,7 @@ eye_like(f32(3)) !! x has rank 2, found R.Tensor((3,)
 hamming_window(0, True, 0.5, 0.5, "float32") !! window_size is positive, found 0
 hamming_window(4, True, 0.5, 0.5, "int8") !! dtype is one of floats, found int8
 outer(f32(2, 3), f32(2)) !! x1 is a vector, found R.Tensor((2, 3)
-outer(f32(2), i8(2)) !! x1 and x2 have one datatype !! convert one of them with R.astype
+outer(f32(2), i8(2)) !! x1 and x2 have one datatype !! write R.astype(x1, "int8")
 einsum((f32(2, 3), f32(4, 5)), "ij,jk")
     !! label 'j' of 'ij,jk' has sizes 3 and 4: the operands are R.Tensor((2, 3)
 einsum((f32(2, 3), f32(4, 5)), "ij") !! subscripts 'ij' have 1 operand
@@ -262,7 +262,7 @@ grad.linear_recurrence(f32(2, n), f32(2), 0) !! factors and terms have one rank,
 grad.linear_recurrence(f32(2, 3), f32(2, 4), 0) !! factors (2, 3) and terms (2, 4) have one shape
 grad.linear_recurrence(i32(2), i32(2), 0) !! factors holds floats !! convert it with R.astype first
 grad.linear_recurrence(f32(2, 3), f16(2, 3), 0)
-    !! ...float32 and float16 !! convert one of them with R.astype
+    !! ...float32 and float16 !! write R.astype(factors, "float16"), R.astype(terms, "float32")
 grad.linear_recurrence(f32(2, n), f32(2, n), 2) !! axis 2 is out of range for rank 2
 topk(f32(2, n), 1, 2) !! axis 2 is out of range for rank 2
 median(f32(2, n), 2) !! axis 2 is out of range for rank 2
@@ -349,8 +349,8 @@ nn.conv2d(f32(1, 3, h, w), f32(8, 3, 3, 3)) / x0=f32(3, h, w)
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3)) / x1=f32(8, 3)
     !! weight has the axes OIHW, found R.Tensor((8, 3), dtype="float32") of rank 2
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3)) / x1=f16(8, 3, 3, 3)
-    !! data and weight have one datatype, found float32 and float16 !! convert one of them with
-    R.astype
+    !! data and weight have one datatype, found float32 and float16 !! write
+    R.astype(data, "float16"), R.astype(weight, "float32"), or a constant as R.const(value, dtype)
 nn.conv2d(on("cpu", f32(n, 3, h, w)), on("cpu", f32(8, 3, 3, 3))) / x1=on("gpu", f32(8, 3, 3, 3))
     !! the operands are on one device, found cpu and gpu
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3)) / x1=shape(8, 3, 3, 3)
@@ -364,8 +364,8 @@ nn.avg_pool2d(i8(1, 3, h, w)) / x0=b(1, 3, h, w)
 grad.max_pool2d_selected(f32(1, 3, 4, 4), f32(1, 3, 4, 4)) / x1=f32(1, 3, 4, 5)
     !! values has the shape of data, found R.Tensor((1, 3, 4, 4)
 grad.max_pool2d_backward(f32(1, 3, 4, 4), f32(1, 3, 4, 4)) / x1=f16(1, 3, 4, 4)
-    !! output_grad and data have one datatype, found float32 and float16 !! convert one of them
-    with R.astype
+    !! output_grad and data have one datatype, found float32 and float16 !! write
+    R.astype(output_grad, "float16")
 
 # boxes
 vision.all_class_non_max_suppression(f32(2, n), f32(2, 3, n), prim("int64"), prim("float32"), f32())
@@ -482,7 +482,7 @@ matmul(f32(), f32(3)) !! x1 has rank at least 1
 matmul(f32(2, 3), f32(4, 5)) !! the last dimension of x1 is 3, but x2 is
 matmul(f32(2, 1, 3), f32(4, 5, 1)) !! ...is 3
 matmul(f32(2, 2, 3), f32(4, 3, 1)) !! the leading axes of x1 and those of x2
-matmul(f32(2, 3), i8(3, 4)) !! ...have one datatype !! convert one of them with R.astype
+matmul(f32(2, 3), i8(3, 4)) !! ...have one datatype !! write R.astype(x1, "int8")
 
 # angles
 atan2(i32(2), f32(2)) !! ...holds floats, found !! convert it with R.astype first

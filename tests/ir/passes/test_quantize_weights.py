@@ -438,8 +438,9 @@ def test_parameters_of_called_functions_stay() -> None:
         y: f32[1, 8] = cls.layer(x, w)
         return y
     """)
-    with pytest.warns(RelaxpyWarning, match="QuantizeWeights found no weight"):
+    with pytest.warns(RelaxpyWarning, match="QuantizeWeights found no weight") as caught:
         assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
+    assert caught[0].filename == __file__
 
 
 SMALL = IRModule(

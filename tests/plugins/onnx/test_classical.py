@@ -264,6 +264,21 @@ def test_trees_choose_of_two_classes(ids: str, base: list[float], transform: str
             np.testing.assert_allclose(found[1], scores, rtol=1e-4, atol=1e-5)
 
 
+def test_a_class_for_which_no_leaf_votes_has_the_score_0() -> None:
+    """ONNX Runtime has another class here, whose score is negative."""
+    attributes = grown(2, 3, MODES, 3, "class")
+    kept = [k for k, voted in enumerate(attributes["class_ids"]) if voted != 1]
+    votes = {name: [attributes[name][k] for k in kept] for name in attributes if "class_" in name}
+    votes["class_weights"] = [-abs(weight) for weight in votes["class_weights"]]
+    more = {**attributes, **votes, "classlabels_int64s": [7, 8, 9]}
+    proto = model("TreeEnsembleClassifier", ["y", "z"], **more)
+    label, scores = ReferenceEvaluator(proto).run(None, {"x": X})
+    assert set(label) == {8}
+    found = relaxpy.compile(from_onnx(proto), "numpy")["main"](X)
+    np.testing.assert_array_equal(found[0], label)
+    np.testing.assert_allclose(found[1], scores, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("kernel", "supports", "one_class"),
     [*((kernel, 5, 0) for kernel in KERNELS), (KERNELS[0], 0, 0), (KERNELS[1], 5, 1)],

@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
-from types import BuiltinFunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class FunctionValue:
         """The value, which runs a function."""
         if self.is_closure:
             return Closure(run, self.struct_info, self.title)
-        if not isinstance(run, BuiltinFunctionType):  # machine code returns unit itself
+        if isinstance(self.struct_info.ret, rx.PrimStructInfo):  # others return unit themselves
             run = partial(support.run_kernel, run)
         return PrimFuncValue(run, self.struct_info, self.title)
 

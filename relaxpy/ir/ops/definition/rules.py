@@ -172,7 +172,8 @@ def joint_dtype(first: rx.StructInfo, second: rx.StructInfo, names: tuple[str, s
             second,
             hint=f'convert the scalar: write T.cast(n, "{target}") for n'
             if isinstance(first, rx.PrimStructInfo) or isinstance(second, rx.PrimStructInfo)
-            else "convert one of them with R.astype",
+            else f'write R.astype({names[0]}, "{b}"), R.astype({names[1]}, "{a}"), '
+            "or a constant as R.const(value, dtype)",
         )
     return a
 

@@ -383,10 +383,11 @@ def _as_value(value: object, sinfo: rx.StructInfo | None) -> rx.Expr:
 
 def _check_kind(value: float, dtype: DataType) -> None:
     """Check that a number is a value of `dtype` (MC-3)."""
-    if dtype.is_float or dtype.is_void:
+    is_other = isinstance(value, bool) and not dtype.is_bool
+    if dtype.is_void or (dtype.is_float and not is_other):
         return
     low, high = (0, 1) if dtype.is_bool else ops.int_range(dtype)
-    if not low <= value <= high or value != int(value):
+    if is_other or not low <= value <= high or value != int(value):
         raise MisuseError(f"{value} is not a value of type {dtype}", rule="MC-3", about=value)
 
 
