@@ -756,6 +756,17 @@ def test_weights_that_change_after_compilation_are_seen(freezing: bool) -> None:
     assert alive() is None
 
 
+def test_weights_that_change_are_seen_without_the_guards_of_modules() -> None:
+    model, x = Affine().eval(), torch.randn(3, 4)
+    torch._dynamo.reset()
+    options = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
+    compiled = torch.compile(model, backend=relax_dynamo(target="numpy"), options=options)
+    with torch.no_grad():
+        for change in CHANGES:
+            change(model)
+            torch.testing.assert_close(compiled(x), model(x))
+
+
 def test_frozen_weights_are_constants_of_an_executable_for_each_module(monkeypatch) -> None:
     made: list[Any] = []
 
