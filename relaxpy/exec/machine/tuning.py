@@ -144,12 +144,11 @@ class Weights:
     """The columns of a panel that is decoded for many rows."""
     LARGEST: Final = 256  # breadth: product with weights of 4 bits
     """The most nodes of a value."""
-    LEAST_ROWS: Final = {128: 10, 256: 10, 512: 40}  # llm: 4 bits
-    """The rows from which panels of floats are decoded once for all of them, by the vector's bits:
-    more rows share a column that is decoded in wide registers."""
+    LEAST_ROWS: Final = 9  # llm: 4 bits
+    """The rows from which panels of floats are decoded once for all of them."""
     LEAST_DIGIT_ROWS: Final = 5  # llm: w4a8
     """The same for int8 panels."""
-    DEPTH: Final = 1024  # llm: 4 bits
+    DEPTH: Final = 512  # llm: 4 bits
     """The most rows of a panel of floats, which stays in cache for all rows of the other factor."""
     DIGIT_DEPTH: Final = 4096  # llm: w4a8
     """The same for an int8 panel."""

@@ -86,6 +86,20 @@ def parted(f: Function, vectors: Sequence[Value], count: int) -> list[list[Value
     ]
 
 
+def columns_of(f: Function, rows: Sequence[Value]) -> list[Value]:
+    """The columns of a matrix of 2**k rows, which have 2**n elements each."""
+    lanes, count = rows[0].type.lanes, len(rows)
+    if lanes == 1:
+        return [f.joined(rows)]
+    for size in (lanes << n for n in range((count // lanes).bit_length() - 1)):
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        rows = [f.shuffle(a, b, range(2 * size)) for a, b in pairs]
+    if lanes > count:
+        starts = range(0, lanes, count)
+        rows = [f.shuffle(x, None, range(n, n + count)) for x in rows for n in starts]
+    return [column for [column] in parted(f, rows, lanes)]
+
+
 def _picked(f: Function, vectors: Sequence[Value], places: Sequence[int]) -> Value:
     """The elements at ascending `places` of concatenated vectors."""
     lanes = vectors[0].type.lanes

@@ -15,8 +15,6 @@ from relaxpy.exec.loops.plan.statements import Assignment
 from relaxpy.exec.loops.plan.tree import Run
 from relaxpy.exec.machine.tuning import Weights
 from relaxpy.exec.native.contraction.contract import emit_tiles
-from relaxpy.exec.native.contraction.operands import Matrix
-from relaxpy.exec.native.contraction.panels import Block, pack
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.llvm.writer import I8, I32, Type, Value
 from relaxpy.exec.native.loops.axes import Loops
@@ -120,15 +118,13 @@ class FloatPanels(_Panels):
 
     def __init__(self, loops: Loops, run: Run, decoder: Decoder) -> None:
         super().__init__(loops, run, decoder, Weights.DEPTH)
-        elements = self._repeated.count * Weights.PANEL
-        self._memory = self._function.alloca(_FLOAT, self._blocks * elements)
-        self._columns = self._function.alloca(_FLOAT, elements)
+        f, elements = self._function, self._blocks * self._repeated.count * Weights.PANEL
+        self._memory, self._lanes = f.alloca(_FLOAT, elements), f.module.vector_bits // 32
 
     @override
     def _part(self, member: Assignment, columns: Axis, over: Sequence[Axis]) -> None:
         repeated, frame = self._repeated, self._frame
-        self._loops.nested(over, partial(self._block, columns, over), ())
-        frame.forget()
+        self._decode(over, self._lanes, partial(self._squares, columns, over))
         loops = (*over, *repeated.inner)
         panel = decl_buffer([*(a.extent.expr() for a in loops), Weights.PANEL], "float32", "panel")
         place = [(as_poly(a.var) - as_poly(a.start)).expr() for a in (*loops, columns)]
@@ -143,30 +139,13 @@ class FloatPanels(_Panels):
         emit_tiles(product, frame)
         del frame.pointers[panel]
 
-    def _block(self, columns: Axis, over: Sequence[Axis]) -> Sequence[Value]:
-        """Decode the columns of a block one after the other, and transpose them."""
-        f, decoder, frame, size = self._function, self._decoder, self._frame, self._repeated.count
-        start, tables, lanes = (
-            frame.index(columns.start),
-            self._repeated.tables,
-            self._repeated.lanes,
-        )
-
-        def decode(column: Value) -> None:
-            place = {columns.var: start + column}
-            for first in range(0, size, lanes):
-                with decoder.numbered(first):
-                    values = decoder.read(
-                        self._repeated.shared, place, first, tables, Weights.AHEAD
-                    )
-                f.store(values, f.element(self._columns, column * size + first, values.type))
-
-        f.loop(0, Weights.PANEL, 1, [], decode)
-        block = Block(self._columns, size, Weights.PANEL, 1, size)
-        target = f.element(self._memory, self._number(over, size * Weights.PANEL), _FLOAT)
-        side = Type("float", min(lanes, f.module.vector_bits // 32))
-        pack(f, Matrix(self._columns, _FLOAT), block, target, Weights.PANEL, side)
-        return ()
+    def _squares(self, columns: Axis, over: Sequence[Axis], column: Value) -> None:
+        """Decode a block of some columns."""
+        f, start = self._function, self._frame.index(columns.start) + column
+        places = [{columns.var: start + lane} for lane in range(self._lanes)]
+        row = self._number(over, self._repeated.count * Weights.PANEL) + column
+        for n, values in enumerate(self._decoder.read_columns(places)):
+            f.store(values, f.element(self._memory, row + n * Weights.PANEL, values.type))
 
 
 class DigitPanels(_Panels):

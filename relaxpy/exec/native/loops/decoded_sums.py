@@ -67,9 +67,7 @@ class DecodedSums:
         rows, columns, digits = repeated.rows, repeated.columns, self._digits
         if not has_panels(run, repeated) or rows is None or columns is None:
             return otherwise()
-        least_rows = Weights.LEAST_DIGIT_ROWS
-        if digits is None:
-            least_rows = Weights.LEAST_ROWS[f.module.vector_bits]
+        least_rows = Weights.LEAST_ROWS if digits is None else Weights.LEAST_DIGIT_ROWS
         counts = []
         for axis, least in ((rows, least_rows), (columns, Weights.PANEL)):
             start, stop = self._loops.bounds(axis)

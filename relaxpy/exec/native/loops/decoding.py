@@ -10,10 +10,12 @@ from typing import TypeAlias
 
 from relaxpy.exec.loops.nest.nodes import loads
 from relaxpy.exec.machine.tuning import Weights
+from relaxpy.exec.native.llvm.interleave import columns_of
 from relaxpy.exec.native.llvm.writer import Function, Type, Value
-from relaxpy.exec.native.trees.repeated import Digit, Digits, RepeatedLoads, Table
+from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 Place: TypeAlias = Mapping[Var, Value]
@@ -63,6 +65,56 @@ class Decoder:
         frame.pin([value])
         return value
 
+    def read_columns(self, places: Sequence[Place]) -> Iterator[Value]:
+        """The values of the shared factor in each iteration of a block, with columns as the lanes.
+
+        Elements of memory are transposed, as they have fewer bytes than these values.
+        """
+        frame, repeated = self._frame, self.repeated
+        found = {
+            load: self._of_columns(load, places) for load in dict.fromkeys(loads(repeated.decoded))
+        }
+        for n in range(repeated.count):
+            stored, frame.stored = frame.stored, dict(frame.stored)
+            with frame.level(), frame.conditionally():
+                for var, numbers in repeated.numbers.items():
+                    frame.bind(var, self._function.const(value_type(var.dtype), numbers[n]))
+                for load, elements in found.items():
+                    value = elements[repeated.offsets[load][n]]
+                    frame.stored[load.buffer, load.indices] = value
+                for var, table in repeated.tables.items():
+                    digit = table.digit
+                    shifts = digit and [repeated.numbers[digit.shift][n]] * len(places)
+                    frame.bind(var, self._converted(table, shifts or ()))
+                yield frame.wide(frame.value(repeated.shared), len(places))
+            frame.stored = stored
+
+    def _of_columns(self, load: BufferLoad, places: Sequence[Place]) -> Mapping[int, Value]:
+        """The elements of some columns as the lanes of vectors, by their offsets."""
+        frame, f, inner, lanes = self._frame, self._function, self.repeated.inner, len(places)
+        offsets, rows = sorted(set(self.repeated.offsets[load])), []
+        count = 1 << (len(offsets) - 1).bit_length()
+        for place in places:
+            with frame.level(place):
+                padded = [*offsets, *offsets[-1:] * (count - len(offsets))]
+                rows.append(frame.load_offsets(load, padded, inner, Weights.AHEAD))
+        element = rows[0].type
+        together = max(1, min(count, 32 // element.bits))  # Bytes are moved as words.
+        if together > 1:
+            word = Type(f"i{element.bits * together}", count // together)
+            rows = [f.new(word, f"bitcast {x} to {word}") for x in rows]
+        words, found = columns_of(f, rows), dict[int, Value]()
+        for n, offset in enumerate(offsets):
+            value = words[n // together]
+            if together > 1:
+                whole = Type(element.element, lanes * together)
+                value = f.new(whole, f"bitcast {value} to {whole}")
+                value = f.shuffle(value, None, range(n % together, whole.lanes, together))
+            frame.pin([value])
+            found[offset] = frame.widened(value, load.buffer.dtype)
+            frame.pin([found[offset]])
+        return found
+
     def _load(self, value: PrimExpr, first: int, ahead: int) -> None:
         """Load the elements of memory that a value needs."""
         frame, repeated = self._frame, self.repeated
@@ -73,17 +125,10 @@ class Decoder:
 
     def _entries(self, table: Table, first: int) -> Value:
         """The entries of a table, which are in one register if there is an instruction for that."""
-        frame, f, lanes = self._frame, self._function, self.repeated.lanes
+        frame, f, lanes, digit = self._frame, self._function, self.repeated.lanes, table.digit
         if not f.module.has_avx512 or table.count > lanes:
-            value = (
-                None if table.digit is None else self._converted(table.digit, table.count, first)
-            )
-            if table.digit is None or value is None:
-                return frame.value(table.value)
-            with frame.level({table.digit.value: value}):
-                entries = frame.wide(frame.value(table.digit.scaled), lanes)
-            frame.pin([entries])
-            return entries
+            shifts = digit and self._lanes(self.repeated.numbers[digit.shift], first)
+            return self._converted(table, shifts or ())
         index = frame.wide(frame.value(table.index), lanes)
         # The instruction reads as many bits as the number of lanes has, so entries are repeated.
         numbers = [lane % table.count for lane in range(lanes)]
@@ -95,27 +140,32 @@ class Decoder:
         frame.pin([result])
         return result
 
-    def _converted(self, digit: Digit, count: int, first: int) -> Value | None:
-        """The float of one of `count` digits, in the lanes from `first` on.
+    def _converted(self, table: Table, shifts: Sequence[int]) -> Value:
+        """The entries of a table, for digits that are shifted by so many bits.
 
-        It is converted without shifting each lane, and scaled by a power of two when `start` is
-        added, which is exact and saves an instruction. None if a digit contains the sign bit.
+        Digits are converted to floats without shifting each lane, and scaled by a power of two when
+        `start` is added, which is exact and saves an instruction, unless they have the sign bit.
         """
-        frame, f, lanes = self._frame, self._function, self.repeated.lanes
-        shifts = self._lanes(self.repeated.numbers[digit.shift], first)
-        least = min(shifts)
-        fields = [count - 1 << shift - least for shift in shifts]
+        frame, f, digit, lanes = self._frame, self._function, table.digit, len(shifts)
+        if digit is None:
+            return frame.value(table.value)
+        is_high = table.count << max(shifts) > 1 << 31
+        least = min(shifts) if is_high else 0
+        fields = [table.count - 1 << shift - least for shift in shifts]
         if max(fields) >= 1 << 31:
-            return None
+            return frame.value(table.value)
         packed = frame.wide(frame.value(digit.packed), lanes)
         if least:
             packed = f.arithmetic("lshr", packed, least)
         packed = f.arithmetic("and", packed, f.constants(packed.type, fields))
         type = Type("float", lanes)
         scales = f.constants(type, [0.5 ** (shift - least) for shift in shifts])
-        result = f.fma(f.cast("uitofp", packed, "float"), scales, f.const(type, digit.start))
-        frame.pin([result])
-        return result
+        value = f.fma(f.cast("uitofp", packed, "float"), scales, f.const(type, digit.start))
+        frame.pin([value])
+        with frame.level({digit.value: value}):
+            entries = frame.wide(frame.value(digit.scaled), lanes)
+        frame.pin([entries])
+        return entries
 
     def fields(self, digits: Digits, column: Place, size: int) -> Value:
         """The bytes with the packed integers of some blocks."""
