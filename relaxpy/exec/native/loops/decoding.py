@@ -144,7 +144,7 @@ class Decoder:
         return result
 
     def _converted(self, table: Table, shifts: Sequence[int]) -> Value:
-        """The entries of a table, for digits that are shifted by so many bits.
+        """The entries of a table, whose digits are `shifts` bits above the lowest.
 
         Digits are converted to floats without shifting each lane, and scaled by a power of two when
         `start` is added, which is exact and saves an instruction, unless they have the sign bit.
