@@ -144,7 +144,7 @@ class Weights:
     """The columns of a panel that is decoded for many rows."""
     LARGEST: Final = 256  # breadth: product with weights of 4 bits
     """The most nodes of a value."""
-    LEAST_ROWS: Final = 9  # llm: 4 bits
+    LEAST_ROWS: Final = 12  # llm: 4 bits
     """The rows from which panels of floats are decoded once for all of them."""
     LEAST_DIGIT_ROWS: Final = 5  # llm: w4a8
     """The same for int8 panels."""

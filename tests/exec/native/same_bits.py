@@ -170,7 +170,7 @@ def results(name: str, main: Callable[..., Any]) -> list[Array]:
     if name == "decoder":
         return decoded(main)
     if name == "packed weights":
-        return [np.asarray(main(numbers(rows, 96))) for rows in (1, 7, 17)]
+        return [np.asarray(main(numbers(rows, 96))) for rows in (1, 7, 34)]
     shapes = CNN_SHAPES if name == "network" else SINGLE[name][1]
     return [np.asarray(main(*(numbers(*s, seed=7 * n + 1) for n, s in enumerate(shapes))))]
 

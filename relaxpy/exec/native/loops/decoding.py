@@ -12,6 +12,7 @@ from relaxpy.exec.loops.nest.nodes import loads
 from relaxpy.exec.machine.tuning import Weights
 from relaxpy.exec.native.llvm.interleave import columns_of
 from relaxpy.exec.native.llvm.writer import Function, Type, Value
+from relaxpy.exec.native.trees.lanes import step_of
 from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.exec.native.values.expressions import Values
@@ -92,12 +93,14 @@ class Decoder:
     def _of_columns(self, load: BufferLoad, places: Sequence[Place]) -> Mapping[int, Value]:
         """The elements of some columns as the lanes of vectors, by their offsets."""
         frame, f, inner, lanes = self._frame, self._function, self.repeated.inner, len(places)
-        offsets, rows = sorted(set(self.repeated.offsets[load])), []
+        offsets, rows, columns = sorted(set(self.repeated.offsets[load])), [], self.repeated.columns
+        step = (columns and step_of(load, columns)) or 0
+        ahead = Weights.PANEL * step * load.buffer.dtype.bits // 8  # the next panel
         count = 1 << (len(offsets) - 1).bit_length()
         for place in places:
             with frame.level(place):
                 padded = [*offsets, *offsets[-1:] * (count - len(offsets))]
-                rows.append(frame.load_offsets(load, padded, inner, Weights.AHEAD))
+                rows.append(frame.load_offsets(load, padded, inner, ahead))
         element = rows[0].type
         together = max(1, min(count, 32 // element.bits))  # Bytes are moved as words.
         if together > 1:
@@ -141,7 +144,7 @@ class Decoder:
         return result
 
     def _converted(self, table: Table, shifts: Sequence[int]) -> Value:
-        """The entries of a table, for digits that are shifted by so many bits.
+        """The entries of a table, whose digits are `shifts` bits above the lowest.
 
         Digits are converted to floats without shifting each lane, and scaled by a power of two when
         `start` is added, which is exact and saves an instruction, unless they have the sign bit.
