@@ -95,16 +95,18 @@ class Gemv:
     """The most rows that are read along the columns."""
     MOST_DOT_ROWS: Final = 8  # models: MLP, any batch
     """The most rows that are read along the sum; tiles would transpose the columns."""
-    DYNAMIC_ROWS: Final = {128: 3, 256: 3, 512: 4}  # models: MLP, any batch
-    """The rows whose sums are computed together if their number is known only in a call, by the
-    vector's bits."""
+    DYNAMIC_ROWS: Final = 3  # models: MLP, any batch
+    """The rows whose sums are computed together if their number is known only in a call."""
+    CONVERTED_ROWS: Final = {128: 3, 256: 3, 512: 4}  # llm: float16
+    """The same where elements are converted, by the vector's bits."""
     DOTS: Final = 64  # models: MLP, batch
     """The columns of a task that reads along the sum."""
     GROUP: Final = 4  # models: MLP, batch
     """The most columns that such a task reads at a time."""
     STREAMED_ROWS: Final = 1  # llm: float16
     """With so few rows, an operand of so many elements is read in memory order."""
-    STREAMED_ELEMENTS: Final = 1 << 18  # llm: float16
+    STREAMED_ELEMENTS: Final = {False: 1 << 20, True: 1 << 18}  # llm: float16; models: MLP
+    """By whether elements are converted, as those of weights of language models."""
     STREAMED_SUMS: Final = 4  # llm: float16
     """The vectors of sums of a column then, to hide the latency of addition."""
     CONVERTED: Final = 1 << 14  # operators: linear
