@@ -314,7 +314,7 @@ def path_to_write(path: object) -> Path:
     """
     new = as_path(path)
     if not new.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(new.parent))
+        raise FileNotFoundError(errno.ENOENT, "there is no folder", str(new.parent))
     return new
 
 

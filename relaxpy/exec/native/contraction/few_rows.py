@@ -116,9 +116,9 @@ class DotEmitter(FewRows):
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
         rows, bits = contraction.row.extent, f.module.vector_bits
-        self.converts = any(converts(m, contraction) for m in (contraction.a, contraction.b))
+        self.is_converted = any(converts(m, contraction) for m in (contraction.a, contraction.b))
         if not isinstance(rows, int):
-            rows = Gemv.CONVERTED_ROWS[bits] if self.converts else Gemv.DYNAMIC_ROWS
+            rows = Gemv.CONVERTED_ROWS[bits] if self.is_converted else Gemv.DYNAMIC_ROWS
         super().__init__(f, contraction, Gemv.DOTS, rows)
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
         # The second operand is the one with the offset: its vectors are read only once.
@@ -139,7 +139,7 @@ class DotEmitter(FewRows):
         """True if the second operand is too large to stay cached between calls."""
         sizes = [self.columns, *(axis.extent for axis in self.over)]
         known = [size for size in sizes if isinstance(size, int)]
-        return len(known) == len(sizes) and prod(known) > Gemv.STREAMED_ELEMENTS[self.converts]
+        return len(known) == len(sizes) and prod(known) > Gemv.STREAMED_ELEMENTS[self.is_converted]
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
