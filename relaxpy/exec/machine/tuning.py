@@ -105,8 +105,9 @@ class Gemv:
     """The most columns that such a task reads at a time."""
     STREAMED_ROWS: Final = 1  # llm: float16
     """With so few rows, an operand of so many elements is read in memory order."""
-    STREAMED_ELEMENTS: Final = {False: 1 << 20, True: 1 << 18}  # llm: float16; models: MLP
-    """By whether elements are converted, as those of weights of language models."""
+    STREAMED_ELEMENTS: Final = 1 << 20  # models: MLP, batch
+    CONVERTED_ELEMENTS: Final = 1 << 18  # llm: float16
+    """The same where they are converted."""
     STREAMED_SUMS: Final = 4  # llm: float16
     """The vectors of sums of a column then, to hide the latency of addition."""
     CONVERTED: Final = 1 << 14  # operators: linear

@@ -139,7 +139,8 @@ class DotEmitter(FewRows):
         """True if the second operand is too large to stay cached between calls."""
         sizes = [self.columns, *(axis.extent for axis in self.over)]
         known = [size for size in sizes if isinstance(size, int)]
-        return len(known) == len(sizes) and prod(known) > Gemv.STREAMED_ELEMENTS[self.is_converted]
+        most = Gemv.CONVERTED_ELEMENTS if self.is_converted else Gemv.STREAMED_ELEMENTS
+        return len(known) == len(sizes) and prod(known) > most
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
