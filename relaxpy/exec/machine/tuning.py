@@ -99,6 +99,10 @@ class Gemv:
     """The rows whose sums are computed together if their number is known only in a call."""
     CONVERTED_ROWS: Final = {128: 3, 256: 3, 512: 4}  # llm: float16
     """The same where elements are converted, by the vector's bits."""
+    DIGIT_ROWS: Final = {128: 3, 256: 3, 512: 8}  # llm: w8a8
+    """The same for int8."""
+    MOST_DIGIT_ROWS: Final = 16  # llm: w8a8
+    """The most int8 rows that are read along the sum if their number is known only in a call."""
     DOTS: Final = 64  # models: MLP, batch
     """The columns of a task that reads along the sum."""
     GROUP: Final = 4  # models: MLP, batch
@@ -149,7 +153,7 @@ class Weights:
     """The most nodes of a value."""
     LEAST_ROWS: Final = 12  # llm: 4 bits
     """The rows from which panels of floats are decoded once for all of them."""
-    LEAST_DIGIT_ROWS: Final = 5  # llm: w4a8
+    LEAST_DIGIT_ROWS: Final = int(__import__("os").environ.get("LD", "5"))  # llm: w4a8
     """The same for int8 panels."""
     DEPTH: Final = 512  # llm: 4 bits
     """The most rows of a panel of floats, which stays in cache for all rows of the other factor."""
@@ -165,10 +169,11 @@ class Weights:
     CELLS: Final = {128: _FEW, 256: _FEW, 512: {1: 1, 2: 4, 4: 4, 8: 2}}  # llm: 4 bits
     """The columns of sums that fit into registers, by their bits and the number of rows. Those of
     a single row are read one by one, in memory order: they are bandwidth-bound."""
-    CELLS_OF_DIGITS: Final = {1: 1, 2: 2, 4: 2}  # llm: w4a8
+    _DIGITS: Final = {1: 1, 2: 2, 4: 2}  # llm: w4a8
+    CELLS_OF_DIGITS: Final = {256: _DIGITS, 512: {**_DIGITS, 8: 2}}  # llm: w4a8
     """The same for columns whose products are added as integers."""
     PREPARED: Final = 1 << 14  # llm: w4a8
-    """The most elements of a row that is converted before all columns."""
+    """The most elements of rows that are converted before all columns."""
     AHEAD: Final = 1 << 11  # llm: w4a8
     """The prefetch distance in bytes; hardware prefetchers detect the access pattern too late."""
 

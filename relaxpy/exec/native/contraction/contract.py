@@ -86,7 +86,7 @@ def emit_product(
 
     def run_few(rows: Value) -> None:
         suitable = RowLanesEmitter if in_task else (DotEmitter, RowLanesEmitter)
-        for most in (Gemv.MOST_DOT_ROWS, Gemv.MOST_ROWS):
+        for most in (Gemv.MOST_DIGIT_ROWS, Gemv.MOST_DOT_ROWS, Gemv.MOST_ROWS):
             few = replace(contraction.row, most=most)
             if isinstance(emitter_of(f, replace(contraction, row=few)), suitable):
                 return run_rows(few, f.compare("sle", rows, most), run)
@@ -353,7 +353,9 @@ def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emit
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, column.extent, bits, f.module.vector_registers)
     most = contraction.row.most if isinstance(rows, Value) else rows
-    if most is not None and most <= Gemv.MOST_DOT_ROWS and not contraction.b.is_packed:
+    in_blocks = isinstance(rows, Value) and _has_dots(f.module, contraction)
+    limit = Gemv.MOST_DIGIT_ROWS if in_blocks else Gemv.MOST_DOT_ROWS
+    if most is not None and most <= limit and not contraction.b.is_packed:
         found = _emitter_of_few_rows(f, contraction, most, tile.lanes)
         if found is not None:
             return found

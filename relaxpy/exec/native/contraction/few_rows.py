@@ -116,20 +116,20 @@ class DotEmitter(FewRows):
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
         rows, bits = contraction.row.extent, f.module.vector_bits
-        self.is_converted = any(converts(m, contraction) for m in (contraction.a, contraction.b))
-        if not isinstance(rows, int):
-            rows = Gemv.CONVERTED_ROWS[bits] if self.is_converted else Gemv.DYNAMIC_ROWS
-        super().__init__(f, contraction, Gemv.DOTS, rows)
-        self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
         # The second operand is the one with the offset: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
         self.dots = dots_of(f.module, accumulator, b, a)
+        self.is_converted = any(converts(m, contraction) for m in (a, b))
+        if not isinstance(rows, int):
+            rows = Gemv.CONVERTED_ROWS[bits] if self.is_converted else Gemv.DYNAMIC_ROWS
+            if self.dots is not None:
+                rows = Gemv.DIGIT_ROWS[bits]
+        super().__init__(f, contraction, Gemv.DOTS, rows)
+        self.vector = Type(accumulator.element, 512 // accumulator.bits)
         self.group = min(Gemv.GROUP, max(1, Gemv.SUMS[bits] // self.rows))
         self.ahead: Size = 0
         """The distance of the columns that are prefetched; 0 if none are."""
-        if self.dots is not None:
-            self.group = 1
-        elif self._is_large() and self.rows > Gemv.STREAMED_ROWS:
+        if self._is_large() and self.rows > Gemv.STREAMED_ROWS:
             self.ahead = combine(f, "mul", contraction.column.b, self.group)
         elif self._is_large():
             self.group = 1

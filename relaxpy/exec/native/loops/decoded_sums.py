@@ -11,7 +11,7 @@ from relaxpy.exec.loops.nest.nodes import loads
 from relaxpy.exec.loops.plan.tree import Run
 from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Weights
-from relaxpy.exec.native.llvm.writer import Type, Value
+from relaxpy.exec.native.llvm.writer import I8, Type, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.decoded_panels import DigitPanels, FloatPanels, has_panels
 from relaxpy.exec.native.loops.decoding import Decoder, DigitSums, Place
@@ -48,7 +48,7 @@ class DecodedSums:
         rest = tuple(a for a in run.axes if all(a is not b for b in known))
         cells = Weights.CELLS[self._function.module.vector_bits]
         if self._digits is not None:
-            cells = Weights.CELLS_OF_DIGITS
+            cells = Weights.CELLS_OF_DIGITS[self._function.module.vector_bits]
         most = max(cells)
 
         def sums() -> None:
@@ -67,7 +67,9 @@ class DecodedSums:
         rows, columns, digits = repeated.rows, repeated.columns, self._digits
         if not has_panels(run, repeated) or rows is None or columns is None:
             return otherwise()
-        least_rows = Weights.LEAST_ROWS if digits is None else Weights.LEAST_DIGIT_ROWS
+        least_rows = Weights.LEAST_ROWS
+        if digits is not None:
+            least_rows = Weights.LEAST_DIGIT_ROWS[f.module.vector_bits]
         counts = []
         for axis, least in ((rows, least_rows), (columns, Weights.PANEL)):
             start, stop = self._loops.bounds(axis)
@@ -89,22 +91,28 @@ class DecodedSums:
         return None
 
     def _prepare(self, rows: Sequence[Place]) -> None:
-        """Convert a single row to floats in the order of the lanes, once for all columns.
+        """Convert rows once for all columns: several rows of digits, or a single one to floats.
 
-        Where no other factor is packed, lanes have the order of memory, and read it unchanged.
+        Floats are in the order of the lanes. Where no other factor is packed, lanes have the order
+        of memory, and read it unchanged.
         """
         repeated, f, own = self._repeated, self._function, self._repeated.own
         self._prepared, self._decoder.order = None, range(repeated.count)
         order, step = repeated.order, repeated.lanes
-        is_packed = order != list(self._decoder.order) and self._digits is None
-        if own is None or repeated.columns is None or not is_packed:
+        is_packed = order != list(self._decoder.order)
+        if own is None or repeated.columns is None or len(repeated.outer) != 1:
             return
-        if len(rows) != 1 or len(repeated.outer) != 1:
-            return
-        [axis], [row] = repeated.outer, rows
+        [axis] = repeated.outer
         extent, start = axis.extent.constant, self._loops.bounds(axis)[0]
         if extent is None or start != 0 or extent * repeated.count > Weights.PREPARED:
             return
+        if (digits := self._digits) is not None:
+            if len(rows) > 1:
+                self._prepare_digits(rows, digits, extent)
+            return
+        if len(rows) != 1 or not is_packed:
+            return
+        [row] = rows
         memory = f.alloca(Type("float"), extent * repeated.count)
 
         def block() -> Sequence[Value]:
@@ -120,6 +128,28 @@ class DecodedSums:
 
         self._loops.nested((axis,), block, ())
         self._prepared, self._decoder.order = memory, order
+
+    def _prepare_digits(self, rows: Sequence[Place], digits: Digits, extent: int) -> None:
+        """Store the factors of several rows, where a whole vector of blocks is multiplied."""
+        f = self._function
+        memory = f.alloca(I8, len(rows) * extent * self._repeated.count * 3 // 2)
+
+        def store(places: Sequence[Place], _: Sequence[Value]) -> Sequence[Value]:
+            with self._frame.level(places[0]), self._frame.conditionally():
+                for number in range(len(rows) if len(places) == self._several else 0):
+                    adder = self._adder(digits, rows, number, len(places))
+                    adder.store(self._adder_place(memory, len(rows), number))
+            return ()
+
+        self._in_blocks(self._several, store, ())
+        self._prepared = memory
+
+    def _adder_place(self, memory: Value, rows: int, number: int) -> Value:
+        """The address of the stored factors of a row in the current blocks."""
+        [axis] = self._repeated.outer
+        size = self._repeated.count * 3 // 2
+        at = self._frame.index(axis.var) * (rows * size) + number * self._several * size
+        return self._function.element(memory, at, I8)
 
     def _place(self, memory: Value, first: int) -> Value:
         """The address of the prepared lanes in the current iteration of the outer loop."""
@@ -241,7 +271,6 @@ class DecodedSums:
     ) -> None:
         """As `_sums`, with exact sums of the integers of as many blocks as a vector has."""
         frame, f, count = self._frame, self._function, self._repeated.count
-        several = max(1, f.module.vector_bits // digits.bits // count)
         zero = f.const(Type("float", f.module.vector_bits // 32), 0)
 
         def blocks(places: Sequence[Place], sums: Sequence[Value]) -> Sequence[Value]:
@@ -252,12 +281,12 @@ class DecodedSums:
                 scales = [self._decoder.scales(digits, column, size, lanes) for column in columns]
                 found = [
                     (adder.sums(x), scale)
-                    for adder in [self._adder(digits, row, size) for row in rows]
+                    for adder in [self._adder(digits, rows, n, size) for n in range(len(rows))]
                     for x, scale in zip(fields, scales, strict=True)
                 ]
             return [self._plus(sum_, *x) for sum_, x in zip(sums, found, strict=True)]
 
-        totals = self._in_blocks(several, blocks, [zero for _ in product(rows, columns)])
+        totals = self._in_blocks(self._several, blocks, [zero for _ in product(rows, columns)])
         self._finish_all(rows, columns, totals)
 
     def _plus(self, total: Value, sums: Value, scale: Value) -> Value:
@@ -269,12 +298,22 @@ class DecodedSums:
         places = [min(lane, few) for lane in range(lanes)]
         return total + f.shuffle(floats * scale, f.const(floats.type, 0), places)
 
-    def _adder(self, digits: Digits, row: Place, size: int) -> DigitSums:
-        """The accumulator of int8 products of some blocks of a row."""
-        offsets = range(size * self._repeated.count)
-        with self._frame.level(row):
-            factors = self._frame.load_offsets(digits.factors, offsets, self._repeated.inner)
-        return DigitSums(self._function, digits.zero, factors)
+    @property
+    def _several(self) -> int:
+        """The blocks whose digits fill a vector."""
+        digits = self._digits
+        bits = digits.bits if digits is not None else 1
+        return max(1, self._function.module.vector_bits // bits // self._repeated.count)
+
+    def _adder(self, digits: Digits, rows: Sequence[Place], number: int, size: int) -> DigitSums:
+        """The accumulator of int8 products of some blocks of one of the rows."""
+        count = size * self._repeated.count
+        if self._prepared is not None and size == self._several:
+            place = self._adder_place(self._prepared, len(rows), number)
+            return DigitSums.load(self._function, place, count)
+        with self._frame.level(rows[number]):
+            factors = self._frame.load_offsets(digits.factors, range(count), self._repeated.inner)
+        return DigitSums.of(self._function, digits.zero, factors)
 
 
 def _joined(a: Value, b: Value) -> Value:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from relaxpy.exec.loops.nest.nodes import loads
 from relaxpy.exec.machine.tuning import Weights
 from relaxpy.exec.native.llvm.interleave import columns_of
-from relaxpy.exec.native.llvm.writer import Function, Type, Value
+from relaxpy.exec.native.llvm.writer import I8, Function, Type, Value
 from relaxpy.exec.native.trees.lanes import step_of
 from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
@@ -220,19 +220,55 @@ def dots(start: Value, digits: Value, factors: Value) -> Value:
 
 
 class DigitSums:
-    """Sums of `(digit - zero) * factor`, one for each eight successive digits."""
+    """Sums of `(digit - zero) * factor`, one for each eight successive digits.
 
-    def __init__(self, f: Function, zero: int, factors: Value) -> None:
-        self._f = f
-        # The halves of a byte are two digits: the even ones are the low halves.
+    The halves of a byte are two digits, the even ones are the low halves: `parts` are the factors
+    of these and of the odd ones, as many as fit into a vector, and `starts` the zero-point
+    corrections.
+    """
+
+    def __init__(
+        self, f: Function, parts: Sequence[tuple[Value, Value]], starts: Sequence[Value]
+    ) -> None:
+        self._f, self._parts, self._starts = f, parts, starts
+        self._size = parts[0][0].type.lanes
+
+    @classmethod
+    def of(cls, f: Function, zero: int, factors: Value) -> DigitSums:
+        """The sums for int8 factors."""
         digits = factors.type.lanes
         even, odd = (f.shuffle(factors, None, range(n, digits, 2)) for n in range(2))
-        self._size = min(digits // 2, f.module.vector_bits // 8)
-        self._parts = [
-            (self._part(even, first), self._part(odd, first))
-            for first in range(0, digits // 2, self._size)
+        size = min(digits // 2, f.module.vector_bits // 8)
+        parts = [
+            (_part(even, first, size), _part(odd, first, size))
+            for first in range(0, digits // 2, size)
         ]
-        self._starts = [self._start(zero, *factors) for factors in self._parts]
+        return cls(f, parts, [_start(zero, *factors) for factors in parts])
+
+    @classmethod
+    def load(cls, f: Function, memory: Value, digits: int) -> DigitSums:
+        """The sums for so many factors, which were stored."""
+        size = min(digits // 2, f.module.vector_bits // 8)
+        byte, start = Type("i8", size), Type("i32", size // 4)
+        if "vpdpbusd" not in f.module.instructions:
+            start = Type("i16", size // 2)
+        rows = [
+            [
+                f.load(type, f.element(memory, (first + n) * size, I8))
+                for n, type in enumerate((byte, byte, start))
+            ]
+            for first in range(0, digits // 2 // size * 3, 3)
+        ]
+        return cls(f, [(even, odd) for even, odd, _ in rows], [start for *_, start in rows])
+
+    def store(self, memory: Value) -> None:
+        """Store the factors and starts, three vectors a part."""
+        f = self._f
+        vectors = [
+            v for part, start in zip(self._parts, self._starts, strict=True) for v in (*part, start)
+        ]
+        for number, vector in enumerate(vectors):
+            f.store(vector, f.element(memory, number * self._size, I8))
 
     def sums(self, fields: Value) -> Value:
         """The sums for the digits that are the halves of the bytes `fields`.
@@ -242,7 +278,7 @@ class DigitSums:
         f = self._f
         found: list[Value] = []
         for number, ((even, odd), start) in enumerate(zip(self._parts, self._starts, strict=True)):
-            packed = self._part(fields, number * self._size)
+            packed = _part(fields, number * self._size, self._size)
             low, high = f.arithmetic("and", packed, 15), f.arithmetic("lshr", packed, 4)
             if "vpdpbusd" in f.module.instructions:
                 found.append(dots(dots(start, low, even), high, odd))
@@ -250,15 +286,19 @@ class DigitSums:
             found.append(fours(pairs(low, even) + pairs(high, odd) - start))
         return reduce(add, found)
 
-    def _part(self, values: Value, first: int) -> Value:
-        if values.type.lanes == self._size:
-            return values
-        return self._f.shuffle(values, None, range(first, first + self._size))
 
-    def _start(self, zero: int, even: Value, odd: Value) -> Value:
-        """The zero-point correction: the start of dots, or the number subtracted from pairs."""
-        digit = self._f.const(even.type, zero)
-        if "vpdpbusd" not in self._f.module.instructions:
-            return pairs(digit, even) + pairs(digit, odd)
-        none = self._f.const(Type("i32", self._size // 4), 0)
-        return 0 - dots(dots(none, digit, even), digit, odd)
+def _part(values: Value, first: int, size: int) -> Value:
+    """So many lanes from the first one on."""
+    if values.type.lanes == size:
+        return values
+    return values.function.shuffle(values, None, range(first, first + size))
+
+
+def _start(zero: int, even: Value, odd: Value) -> Value:
+    """The zero-point correction: the start of dots, or the number subtracted from pairs."""
+    f = even.function
+    digit = f.const(even.type, zero)
+    if "vpdpbusd" not in f.module.instructions:
+        return pairs(digit, even) + pairs(digit, odd)
+    none = f.const(Type("i32", even.type.lanes // 4), 0)
+    return 0 - dots(dots(none, digit, even), digit, odd)
