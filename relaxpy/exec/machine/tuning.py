@@ -196,7 +196,7 @@ class Rows:
     LEAST_PANEL: Final = 32  # models: causal attention
     """The fewest: two vectors, and as many rows fill some tiles."""
     PANELS: Final = 4  # models: causal attention
-    """The panels, of at least so many columns, from which a mask is tested."""
+    """The number of panels with `LEAST_PANEL` columns from which a mask is tested."""
     LEAST_MASKED: Final = 9  # breadth: causal attention
     """The rows of a block from which its contractions run in tiles, which can skip columns."""
 

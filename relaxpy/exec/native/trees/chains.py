@@ -274,7 +274,7 @@ class _Builder:
         return tasks
 
     def _tasks_of(self, outer: Sequence[Axis], row: Axis, size: int) -> Tasks:
-        """The tasks with so many rows in a block."""
+        """The tasks whose blocks have `size` rows."""
         chain = self.chain
         low, first, start = (Var("lo", INT64) for _ in range(3))
         high, end, stop = (Var("hi", INT64) for _ in range(3))
