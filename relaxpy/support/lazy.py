@@ -104,11 +104,7 @@ def finder(
 
 
 def _imported(place: str, module: str, name: str) -> ModuleType:
-    """Import the module `place` for a name of `module`.
-
-    Errors:
-        AttributeError, ImportError: it is, or needs, a part of relaxpy that is not installed.
-    """
+    """Import the module `place` for a name of `module`."""
     try:
         return import_module(place)
     except ModuleNotFoundError as error:
