@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING as TYPE_CHECKING, Any
 
 import relaxpy.support.imported  # noqa: F401  # it notes the time
 from relaxpy.support.absent import instead_of
