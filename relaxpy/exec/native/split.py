@@ -68,7 +68,7 @@ def in_tasks(program: KernelProgram) -> KernelProgram:
 
 def _outermost(tree: Tree, program: KernelProgram, partial: list[Buffer]) -> Iterator[Tree]:
     if isinstance(tree, Run):
-        found = _partial(tree, program.plan)
+        found = _partial(tree)
         if found is not None:
             partial += found.buffers
             yield found.tasks
