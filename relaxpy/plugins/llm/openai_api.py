@@ -776,7 +776,7 @@ class Answer:
         return "tool_calls" if reason == "stop" and self._calls[index] else reason
 
     def last(self) -> str:
-        """The events after the text: the usage, if it was asked for, and the end."""
+        """The events after the text: the usage, if it was requested, and the end."""
         usage = f'data: {self._head}], "usage": {json.dumps(self.usage())}}}\n\n'
         return f"{usage if self.what.with_usage else ''}data: [DONE]\n\n"
 
