@@ -131,11 +131,16 @@ class Copies:
         return rows_in_copy(Matrix(self.panel, dots.packed), self.sizes.width, columns)
 
     def panel_of(
-        self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns, before: Size
+        self,
+        b: Matrix,
+        axes: Sequence[GemmAxis],
+        columns: Columns,
+        before: Size,
+        ahead: int = 0,
     ) -> Matrix:
         """A copy of a block, whose rows follow `before` others of the same columns.
 
-        If the whole operand is packed already, it is a part of that.
+        If the whole operand is packed already, it is a part of that, or the one `ahead` of it.
         """
         f, whole = self.f, self.contraction.b
         if not whole.is_packed:
@@ -143,6 +148,7 @@ class Copies:
             return Matrix(self.panel, self.packed)
         rows = int(math.prod(extents(self.contraction.over)))
         place = combine(f, "mul", columns.start, rows)
+        before = combine(f, "add", before, ahead * self.sizes.depth)
         place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
         return moved(f, whole, place)
 
