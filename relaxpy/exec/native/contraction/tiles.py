@@ -438,7 +438,8 @@ class TileEmitter:
         Memory, or a distant cache, is slower than the first tile that reads a block, and has
         nothing to do while the others read it again.
         """
-        if self.contraction.b.is_packed and not self.packs_a:
+        is_single = self.chunked is None and equals(self.column_blocks, 1)
+        if self.contraction.b.is_packed and not self.packs_a and not is_single:
             return self.copies.panel_of(steps.b, steps.axes, columns, steps.before, ahead=1)
         if not self._copies_columns():
             return None
