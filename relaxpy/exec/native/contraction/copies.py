@@ -131,26 +131,28 @@ class Copies:
         return rows_in_copy(Matrix(self.panel, dots.packed), self.sizes.width, columns)
 
     def panel_of(
-        self,
-        b: Matrix,
-        axes: Sequence[GemmAxis],
-        columns: Columns,
-        before: Size,
-        ahead: int = 0,
+        self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns, before: Size
     ) -> Matrix:
         """A copy of a block, whose rows follow `before` others of the same columns.
 
-        If the whole operand is packed already, it is a part of that, or the one `ahead` of it.
+        If the whole operand is packed already, it is a part of that.
         """
-        f, whole = self.f, self.contraction.b
-        if not whole.is_packed:
-            self._copy_columns(b, axes, columns)
-            return Matrix(self.panel, self.packed)
+        if self.contraction.b.is_packed:
+            return self.packed_panel(columns, before)
+        self._copy_columns(b, axes, columns)
+        return Matrix(self.panel, self.packed)
+
+    def packed_panel(self, columns: Columns, before: Size, *, is_next: bool = False) -> Matrix:
+        """That part of a packed operand; the k-block after it, or the first after the last one."""
+        f, width, extent = self.f, self.sizes.width, self.contraction.column.extent
         rows = int(math.prod(extents(self.contraction.over)))
         place = combine(f, "mul", columns.start, rows)
-        before = combine(f, "add", before, ahead * self.sizes.depth)
-        place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
-        return moved(f, whole, place)
+        place = combine(f, "add", place, combine(f, "mul", before, width))
+        if is_next:
+            assert isinstance(extent, int)
+            place = combine(f, "add", place, self.sizes.depth * width)
+            place = combine(f, "srem", place, up(extent, width) * rows)
+        return moved(f, self.contraction.b, place)
 
     def copy_rows(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
         """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""

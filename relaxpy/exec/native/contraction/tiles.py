@@ -440,7 +440,7 @@ class TileEmitter:
         """
         is_single = self.chunked is None and equals(self.column_blocks, 1)
         if self.contraction.b.is_packed and not self.packs_a and not is_single:
-            return self.copies.panel_of(steps.b, steps.axes, columns, steps.before, ahead=1)
+            return self.copies.packed_panel(columns, steps.before, is_next=True)
         if not self._copies_columns():
             return None
         return moved(self.f, steps.b, self._next_columns(steps.is_last))
