@@ -762,7 +762,7 @@ class TileEmitter:
         """The values plus the products of the axes, in their order.
 
         Rows of the second operand are prefetched `ahead` elements before use, unless that is 0. An
-        iteration of the outermost axis prefetches so many elements `after` these.
+        iteration of the outermost axis prefetches a number of elements `after` some addresses.
         """
         f, rows = self.f, len(values) // len(types)
         if not axes:
