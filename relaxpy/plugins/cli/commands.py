@@ -95,7 +95,7 @@ def _check(options: Namespace) -> int:
         read += 1
     if options.format != "text":
         print(FORMATS[options.format](found))
-    elif (read or not unread) and not options.quiet:
+    elif (found or not unread) and not options.quiet:
         errors = len(found)
         where = f"in {counted(read, 'file')}" if read else "as no file has a program"
         print(f"{counted(errors, 'error') if errors else 'no errors'} {where}")
