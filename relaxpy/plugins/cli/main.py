@@ -188,7 +188,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     _add_compiled(command)
     command.add_argument(
         "--for",
-        dest="system",
+        dest="systems",
+        action="append",
         metavar="SYSTEM[:CPU]",
         help="for another system, such as linux-aarch64:generic (default: this kind of CPU)",
     )

@@ -435,6 +435,11 @@ def test_files_after_one_that_cannot_be_read_are_checked(folder, capsys) -> None
         ("source model.py --kernel k", 2, "the executable has no kernel 'k'"),
         ("explain NONE-0", 2, "NONE-0"),
         ("compile model.py", 2, "required: -o/--output"),
+        (
+            "export model.py -o m.o --for linux-x86_64 --for linux-aarch64",
+            2,
+            "a library is for one system, found linux-x86_64 and linux-aarch64",
+        ),
         ("run chat.gguf", 2, "relaxpy generate, chat, serve, profile and export take one"),
         ("check model.py --what", 2, "unrecognized arguments: --what\n"),
         ("run model.py --rando 0", 2, "unrecognized arguments: --rando 0; did you mean '--random'"),
