@@ -16,10 +16,10 @@ _PAIRS: Final = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 _MOST_TOOLS: Final = 128
 _NAME: Final = re.compile(r"[\w.-]{1,64}")
 _HEAD: Final = re.compile(
-    r'[\s;,}\]]*(?:\{\s*"name"\s*:\s*"([\w.-]+)"\s*(?:,\s*"(?:arguments|parameters)"\s*:\s*|,?\Z)'
-    r"|([\w.-]+)\s*(?:\[ARGS\]\s*)?(?=\{))"
+    r'[\s;,}\]]*(?:\{\s*"name"\s*:\s*"([\w.-]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*'
+    r"|([\w.-]+)\s*(?:\[ARGS\]\s*)?)(?=\{)"
 )
-"""What stands before the arguments of a call, if nothing is left out there."""
+"""What stands before the arguments of a call."""
 _ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
 """The parameters of a tool that tells none."""
 
@@ -138,8 +138,7 @@ class Style:
         found, text, at = [], text.lstrip("[ \n"), 0
         while match := _HEAD.match(text, at):
             name, at = match[1] or match[2], match.end()
-            is_object = at == len(text) or text[at] == "{"
-            if name not in names or not is_object:
+            if name not in names:
                 return None
             try:
                 _, end = json.JSONDecoder().raw_decode(text, at)
@@ -147,7 +146,15 @@ class Style:
                 end = len(text)
             found.append((name, text[at:end]))
             at = end
-        return found or None
+        rest = "".join(text[at:].split()).lstrip(";,}]")
+        for name in names if rest else ():
+            head = f'{{"name":"{name}"'
+            whole = (f'{head},"{key}":{{' for key in ("arguments", "parameters"))
+            if rest.startswith(head) and any(one.startswith(rest) for one in whole):
+                return [*found, (name, "")]
+            if head.startswith(rest) or f"{name}[ARGS]".startswith(rest):
+                return found
+        return found or None if rest else found
 
 
 @dataclass(frozen=True)

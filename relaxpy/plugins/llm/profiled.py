@@ -232,9 +232,7 @@ def _unread(events: Sequence[Any], decoder: CompiledDecoder, tokens: int) -> Cou
     return found
 
 
-def _with_bytes(
-    row: ProfileRow, decoder: CompiledDecoder, length: int, unread: int
-) -> ProfileRow:
+def _with_bytes(row: ProfileRow, decoder: CompiledDecoder, length: int, unread: int) -> ProfileRow:
     """The row of attention with the keys and values of `length` tokens, or one without `unread`."""
     size = row.bytes - unread
     if row.name == _ATTENTION:

@@ -242,7 +242,7 @@ def test_the_programs_of_the_documents(tmp_path: Path, monkeypatch: pytest.Monke
         ("export x.py -o chat.a --context 3", "--context is for language models, which x.py is"),
         ("export x.py -o chat.a --tokens", "--tokens is for language models, which x.py is"),
         ("export x.py -o chat.a --sequences 3", "--sequences is for language models, which x.py"),
-        ("export drawn -o chat.wasm --tokens", "--tokens cannot be True, expected False, as a .wasm"),
+        ("export drawn -o chat.wasm --tokens", "--tokens cannot be True, expected False, as"),
         ("export drawn -o chat.wasm --page --sequences 2", "as a page has one conversation"),
         ("export drawn -o chat.a --tokens --weights chat.tokens", "a file that is not written"),
     ],
