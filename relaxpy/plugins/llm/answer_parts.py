@@ -207,7 +207,8 @@ def chosen_tools(choice: Any, tools: Sequence[Tool]) -> tuple[list[Tool], bool]:
                 return named, mode == "required"
         case _:
             pass
-    expected = "auto, none, required (with tools), or an object of OpenAI's API with tools' names"
+    one = '{"type": "function", "function": {"name": ...}}'
+    expected = f"auto, none, required (with tools), {one}, or an object of allowed_tools"
     raise ParameterError.of("tool_choice", choice, expected)
 
 

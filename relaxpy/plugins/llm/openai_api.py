@@ -559,7 +559,7 @@ def _conversation(
     """The tokens of a conversation, and the parts that its answer may have, if it has others."""
     messages = fields["messages"]
     if not isinstance(messages, list) or not messages:
-        raise ParameterError.of("messages", messages, "a list of messages")
+        raise ParameterError.of("messages", messages, "a list of at least one message")
     variables = dict(taken(fields, "chat_template_kwargs", dict, {}))
     for name in ("enable_thinking", "reasoning_effort"):
         if name in fields:
@@ -642,7 +642,9 @@ def _room(
     """
     longest = max(map(len, prompts))
     name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
-    wanted = _count(fields, name, 16 if kind == "text" else most, 1)
+    wanted = 16 if kind == "text" else most
+    if name in fields:  # -1 is no bound, as llama.cpp has it
+        wanted = most if fields[name] == -1 else _count(fields, name, most, 1)
     if longest >= context:
         found = f"{longest} in the prompt and 1 for the answer"
         raise _too_long(context, found, "messages" if kind == "chat" else "prompt")
