@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _of_option(error: RelaxpyError, options: argparse.Namespace) -> RelaxpyError:
-    """The error with the name of an option as it is written, if it is of the value of one."""
+    """The error with the name of an option in its written form, if it is about the value of one."""
     name = getattr(error, "param", "")
     if not name or name not in options:
         return error

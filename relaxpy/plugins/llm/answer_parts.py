@@ -19,7 +19,7 @@ _HEAD: Final = re.compile(
     r'[\s;,}\]]*(?:\{\s*"name"\s*:\s*"([\w.-]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*'
     r"|([\w.-]+)\s*(?:\[ARGS\]\s*)?)(?=\{)"
 )
-"""What stands before the arguments of a call."""
+"""The text before the arguments of a call."""
 _ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
 """The parameters of a tool that tells none."""
 
