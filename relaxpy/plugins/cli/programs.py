@@ -580,11 +580,11 @@ class OnnxFile(ProgramSource):
             OSError: the file cannot be read.
             UsageError: the package onnx is not installed.
         """
-        try:
-            from relaxpy.plugins.onnx.importer import from_onnx
-        except ImportError as error:
-            raise UsageError(str(error)) from None
         with open(self.name, "rb"):  # whose error is that of all files, not of ONNX
+            try:
+                from relaxpy.plugins.onnx.importer import from_onnx
+            except ImportError as error:
+                raise UsageError(str(error)) from None
             return from_onnx(self.name)
 
 

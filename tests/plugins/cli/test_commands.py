@@ -455,6 +455,12 @@ def test_errors_have_a_message_and_an_exit_code(line, code, message, capsys, fol
     assert "Traceback" not in err
 
 
+def test_a_missing_file_is_named_before_a_missing_package(capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "relaxpy.plugins.onnx.importer", None)
+    assert main(["run", "missing.onnx", "x.npy"]) == 2
+    assert "relaxpy: error: missing.onnx: No such file" in capsys.readouterr().err
+
+
 def test_a_folder_without_programs_is_not_said_to_be_without_errors(capsys, folder) -> None:
     (folder / "none").mkdir()
     assert command("check none", capsys) == (0, "no errors as no file has a program\n", "")
