@@ -81,7 +81,7 @@ class Frame(ABC):
         self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
         """The strides of buffers with memory for some rows only, and the position of index 0."""
         self.ahead: Mapping[Buffer, int] = {}
-        """The distance in bytes of the vectors of buffers that are prefetched when these are read."""
+        """The distance in bytes of the vectors of buffers that are prefetched."""
         self.long: Container[Var] = ()
         """Sizes of more rows than those for which a product has code of its own."""
         self.packable: dict[Buffer, Packing | None] = {}
