@@ -56,7 +56,7 @@ def followable(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
 
 
 def _checked(node: Any, place: str, kind: _Kind, bounds: list[tuple[str, float]]) -> Any:
-    """A part of a schema whose exclusive bounds are no integers; `bounds` gets all of them."""
+    """A part of a schema whose exclusive bounds are not integers; `bounds` gets all of them."""
     if isinstance(node, list):
         return [_checked(one, f"{place}/{k}", kind, bounds) for k, one in enumerate(node)]
     if not isinstance(node, Mapping):

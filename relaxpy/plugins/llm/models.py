@@ -149,7 +149,7 @@ class _Entry:
         """The configuration, chat template, context and quantization, without loading it.
 
         Errors:
-            ApiError: it is no language model, or its files cannot be read.
+            ApiError: it is not a language model, or its files cannot be read.
         """
         model = self.model
         if isinstance(model, CrossEncoder) or (self.place and self.place.is_cross_encoder):

@@ -690,7 +690,7 @@ class Answer:
         }
 
     def received(self) -> None:
-        """Note that there are new tokens."""
+        """Note new tokens."""
 
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         """The body of an answer that is not streamed."""
