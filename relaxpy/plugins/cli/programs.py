@@ -290,11 +290,7 @@ def file_program(path: str | PathLike[str]) -> IRModule | BaseFunc:
 
 
 def _saved(path: str, name: str) -> Container | None:
-    """The saved executable in a file; None if it is something else.
-
-    Errors:
-        MisuseError: it is damaged, or it is something else and its name says otherwise.
-    """
+    """The saved executable in a file; None if it is something else."""
     from relaxpy.exec.api.as_module import SAVED
     from relaxpy.exec.store.container import Container, is_container
 

@@ -268,11 +268,7 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
 
 
 def _ignored(fields: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """The names of fields that nobody knows, which change nothing.
-
-    Errors:
-        ApiError: there are fields that would change the answer.
-    """
+    """The names of fields that nobody knows, which change nothing."""
     ignored = []
     for name, value in fields.items():
         if name in known or name in _IGNORED:
@@ -410,9 +406,6 @@ def _check_size(body: bytes) -> None:
     """Bound what the parser of JSON does, in which no other thread runs.
 
     It takes a second for a million lists or objects, which the collector of garbage visits, too.
-
-    Errors:
-        ApiError: there are too many values.
     """
     containers = body.count(b"[") + body.count(b"{")
     values = containers + body.count(b'"') + body.count(b",")
@@ -491,11 +484,7 @@ _TYPES: Final = {bool: "true or false", dict: "an object", list: "a list", str: 
 
 
 def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
-    """The field that asks for the form of an answer, that option and its value, if there is one.
-
-    Errors:
-        ParameterError: there are several, or one is not such.
-    """
+    """The field that asks for the form of an answer, that option and its value, if there is one."""
     found: list[tuple[str, str, Any]] = []
     match fields.get("response_format"):
         case None | {"type": "text"}:
@@ -633,11 +622,7 @@ def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
 def _room(
     kind: Kind, fields: Mapping[str, Any], prompts: Sequence[Sequence[int]], context: int, most: int
 ) -> int:
-    """The most tokens of an answer: the context may have room for less than what is wanted.
-
-    Errors:
-        ApiError: it has none for a single one.
-    """
+    """The most tokens of an answer: the context may have room for less than what is wanted."""
     longest = max(map(len, prompts))
     name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
     wanted = _count(fields, name, 16 if kind == "text" else most, 1)
@@ -791,7 +776,7 @@ class Answer:
         return "tool_calls" if reason == "stop" and self._calls[index] else reason
 
     def last(self) -> str:
-        """The events after the text: the usage, if it was asked for, and the end."""
+        """The events after the text: the usage, if it was requested, and the end."""
         usage = f'data: {self._head}], "usage": {json.dumps(self.usage())}}}\n\n'
         return f"{usage if self.what.with_usage else ''}data: [DONE]\n\n"
 

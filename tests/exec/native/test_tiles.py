@@ -15,10 +15,12 @@ from relaxpy.exec.machine.platforms import LINE_BYTES, WASM32
 from relaxpy.exec.machine.process import process
 from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction.blocking import column_blocks, up
-from relaxpy.exec.native.contraction.geometry import tile_of
-from relaxpy.exec.native.contraction.operands import Initial, Matrix
+from relaxpy.exec.native.contraction.geometry import RegisterTile, tile_of
+from relaxpy.exec.native.contraction.operands import Gemm, Initial, Matrix
+from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.writer import F32, I8, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
+from relaxpy.exec.native.values.packing import Packing
 from relaxpy.target import Native
 from tests.exec.native.contractions import Kernel, check, expected
 from tests.guard_pages import guarded
@@ -133,17 +135,26 @@ def test_a_copy_of_rows_serves_several_blocks_of_columns(dtype, out, symbolic) -
     run("mk,nk->mn", extents, dtype, out, accumulator=wide, symbolic=symbolic)
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize(("rows", "k", "window"), [("m", 2048, 1), ("rm", 128, 9)])
-def test_tiles_prefetch_the_columns_that_are_copied_next(rows, k, window, monkeypatch) -> None:
-    """All cache lines but those of the first k-block, before which no tile runs."""
+def test_tiles_prefetch_the_block_that_is_read_next(
+    rows, k, window, is_packed, monkeypatch
+) -> None:
+    """All cache lines but those of the first k-block that is copied: no tile runs before it."""
     columns, height = 192, (56,) if rows == "m" else (7, 8)
     a = numbers((*height, k, window + 1), "float32", 1)[..., :window]
     b, c = numbers((columns, k, window), "float32", 2), np.zeros((*height, columns), "float32")
-    lines = np.zeros(b.nbytes // LINE_BYTES, "uint8")
+    memory, lines, blocks = b.copy(), np.zeros(b.nbytes // LINE_BYTES, "uint8"), []
 
-    def mark(f: Function, pointer: Value) -> None:
+    def emitter(f: Function, contraction: Gemm, tile: RegisterTile) -> TileEmitter:
+        b = replace(contraction.b, is_packed=is_packed)
+        found = TileEmitter(f, replace(contraction, b=b), tile)
+        blocks.append((found.width, found.depth))
+        return found
+
+    def mark(f: Function, pointer: Value, *, level: int = 1) -> None:
         if f.name == "kernel":  # not those in the copy of columns
-            place = f.cast("ptrtoint", pointer, "i64") - b.ctypes.data
+            place = f.cast("ptrtoint", pointer, "i64") - memory.ctypes.data
             line = f.arithmetic("sdiv", place, LINE_BYTES)
             is_inside = f.compare("ult", line, lines.size)
             at = f.select(is_inside, line + lines.ctypes.data, sink.ctypes.data)
@@ -152,12 +163,16 @@ def test_tiles_prefetch_the_columns_that_are_copied_next(rows, k, window, monkey
     sink = np.zeros(1, "uint8")
     monkeypatch.setattr(Function, "prefetch", mark)
     subscripts = f"{rows}kx,nkx->{rows}n"
-    Kernel(subscripts, (a, b, c))(a, b, c)
+    kernel, [(width, depth)] = Kernel(subscripts, (a, b, c), emitter=emitter), blocks
+    if is_packed:
+        packing = Packing(width, ((k, window), (window, 1)), (columns, k * window))
+        memory[...] = packing.packed(b).reshape(b.shape)
+    kernel(a, memory, c)
     check(subscripts, a, b, c)
-    left = np.argwhere(lines.reshape(columns, -1) == 0)
-    width, depth = 16 * 3, Tiles.DEPTH * 5 // 4
-    assert len(left)
-    assert (left < [width, depth * b.itemsize // LINE_BYTES]).all()
+    left = np.argwhere(lines.reshape(1 if is_packed else columns, -1) == 0)
+    # After the last block, the next tasks read the first one of packed columns again.
+    assert bool(len(left)) is not is_packed
+    assert (left * [1, LINE_BYTES // b.itemsize] < [width, depth]).all()
 
 
 @pytest.mark.parametrize("n", [1, 33, 49])
