@@ -1,5 +1,7 @@
 """Register-tiled contractions: right, within their arrays, and the same on every processor."""
 
+import ctypes
+import platform
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.machine.platforms import LINE_BYTES, WASM32
+from relaxpy.exec.machine.process import process
 from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction.blocking import column_blocks, up
 from relaxpy.exec.native.contraction.geometry import RegisterTile, tile_of
@@ -75,6 +78,37 @@ def test_one_kernel_serves_all_sizes(subscripts: str) -> None:
         result = guarded(np.full(c, 77, "float32"), at_end=True)
         kernel(*placed, result)
         check(subscripts, *placed, result)
+
+
+def reads_subnormals(kernel: Kernel, *arrays: np.ndarray) -> bool:
+    """True if a call computes with subnormal numbers: the processor's flag of these is set."""
+    environment = (ctypes.c_uint32 * 8)()
+    libm = ctypes.CDLL("libm.so.6")
+    libm.fegetenv(environment)
+    environment[7] &= ~0x3F  # MXCSR
+    libm.fesetenv(environment)
+    kernel(*arrays)
+    libm.fegetenv(environment)
+    return bool(environment[7] & 2)
+
+
+@pytest.mark.skipif(
+    (process().system.name, platform.machine()) != ("linux", "x86_64"),
+    reason="the environment has another form here",
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("machine", [host, narrow])
+@pytest.mark.parametrize("subscripts", ORDERS)
+def test_old_contents_of_memory_are_not_multiplied(subscripts, machine, dtype) -> None:
+    """Each operation on a subnormal number takes an assist of microcode on many processors."""
+    rows = numbers(shapes(subscripts, {"m": 9, "n": 1, "k": 70})[0], dtype)
+    kernel = None
+    for n, tiny in ((130, True), (1, False), (17, False), (70, False)):
+        _, b, c = shapes(subscripts, {"m": 9, "n": n, "k": 70})
+        columns = np.full(b, np.finfo(dtype).tiny / 4) if tiny else numbers(b, dtype)
+        arrays = [rows, columns.astype(dtype), np.zeros(c, dtype)]
+        kernel = kernel or Kernel(subscripts, arrays, symbolic="mnk", machine=machine(), packs=True)
+        assert reads_subnormals(kernel, *arrays) == tiny
 
 
 @pytest.mark.parametrize(

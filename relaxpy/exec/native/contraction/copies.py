@@ -222,6 +222,25 @@ class Copies:
             pack(f, b, block, place, self.sizes.width, vector)
 
         each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
+        if isinstance(extent, Value) and not self.dots:
+            self._clear_columns(extent, total(f, [axis.extent for axis in axes]))
+
+    def _clear_columns(self, first: Value, rows: Size) -> None:
+        """Store zeros in the vectors of a block after those that begin before column `first`.
+
+        Tiles multiply them, too: what the memory had before may be subnormal, which is slow.
+        """
+        f, width = self.f, self.sizes.width
+        vector = Type(self.packed.element, self.lanes)
+
+        def clear(column: Value, row: Value) -> None:
+            f.store(f.const(vector, 0), advance(f, self.panel, row * width + column, vector))
+
+        start = f.arithmetic("and", first + (self.lanes - 1), -self.lanes)
+        f.loop(
+            *(start, width, self.lanes, []),
+            lambda column: f.loop(0, rows, 1, [], partial(clear, column)) and None,
+        )
 
 
 def _with_swapped_pairs(memory: Matrix, raw: Value) -> Value:
