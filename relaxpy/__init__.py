@@ -10,9 +10,7 @@ Public names are loaded on first use, so that `import relaxpy` is fast.
 """
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 import sys as _sys
 from relaxpy.support.missing import AbsentModules as _AbsentModules
 

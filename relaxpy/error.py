@@ -3,9 +3,7 @@
 TVM reports every error in a program that it parses as a `DiagnosticError`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.error")
 if TYPE_CHECKING:

@@ -213,7 +213,7 @@ def show_uncaught(
 ) -> None:
     """Print an uncaught error as Python does, without relaxpy's own frames.
 
-    On a terminal, errors of relaxpy are coloured. This function replaces Python's own
+    On a terminal, errors of relaxpy are coloured. It replaces Python's own
     `sys.excepthook` when `relaxpy.script` is imported or the first RelaxpyError is created.
     """
     import traceback

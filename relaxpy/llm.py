@@ -1,9 +1,7 @@
 """Language models that one talks to: chat, server, Hugging Face folders and GGUF files."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.llm")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """Tensors at run time, under the name of TVM up to v0.20."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.nd")
 if TYPE_CHECKING:

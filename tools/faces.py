@@ -104,11 +104,8 @@ def text_of(table: dict[str, Face], module: str) -> str:
         lines += ["", "    def __getattr__(name: str) -> _Any: ..."]
     if "=" in face["names"]:
         lines.append(f"    __all__ = {sorted(exported(table, module))}")
-    any_type = ", Any as _Any" if lookup else ""
-    imports = (
-        f"from typing import TYPE_CHECKING{any_type}\n\n"
-        "from relaxpy.support.lazy import face as _face\n"
-    )
+    any_type = "from typing import Any as _Any\n\n" if lookup else ""
+    imports = f"{any_type}from relaxpy.support.lazy import TYPE_CHECKING, face as _face\n"
     code = face.get("code", "")
     return f"{head}{imports}{code}\n" + "\n".join([*lines, ""])
 

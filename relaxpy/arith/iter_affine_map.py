@@ -1,9 +1,7 @@
 """Maps of iterations, under TVM's module name: all names of `arith`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.arith.iter_affine_map")
 if TYPE_CHECKING:

@@ -4,9 +4,7 @@ It lets such programs run unchanged, and is not a feature: the rules have no eff
 """
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.dlight")
 if TYPE_CHECKING:

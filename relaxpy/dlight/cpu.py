@@ -1,9 +1,7 @@
 """Schedule rules for CPUs, by TVM's names."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.dlight.cpu")
 if TYPE_CHECKING:

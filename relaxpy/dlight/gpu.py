@@ -1,9 +1,7 @@
 """Rules for GPUs, by TVM's names: they let its programs run unchanged, as there is no GPU here."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.dlight.gpu")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """The language: its nodes and its rules. The names of this package are loaded on first use."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.ir")
 if TYPE_CHECKING:

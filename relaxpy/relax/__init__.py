@@ -1,9 +1,7 @@
 """The graph level of the IR: expressions, struct info, and the tools that work on them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """Struct info: what is known of a value at compile time."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.struct_info")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """The static types of older versions of Relax: struct info without shapes."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.ty")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """Compilation, under TVM's module name; also in two steps, as tests of TVM do it."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.vm_build")
 if TYPE_CHECKING:

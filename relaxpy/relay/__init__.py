@@ -1,9 +1,9 @@
 """Relay, the predecessor of Relax: programs are read, checked, printed and run."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING, Any as _Any
+from typing import Any as _Any
 
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relay", "relaxpy.plugins.relay.op.makers:public_name")
 if TYPE_CHECKING:

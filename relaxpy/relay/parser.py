@@ -1,9 +1,9 @@
 """Reading of programs, under the path of TVM, and the operators `parser`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING, Any as _Any
+from typing import Any as _Any
 
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relay.parser", "relaxpy.plugins.relay.op.makers:public_name")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """The virtual machine, under the name of TVM up to v0.19."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.runtime.relax_vm")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """Schedules of kernels, under the name of TVM after v0.22."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.s_tir")
 if TYPE_CHECKING:

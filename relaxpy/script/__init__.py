@@ -1,9 +1,7 @@
 """Programs as text: the namespaces I, R, T, the parser and the printer."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 from relaxpy.errors import show_uncaught_errors as _show_uncaught_errors
 
 _show_uncaught_errors()

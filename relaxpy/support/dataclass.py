@@ -75,11 +75,7 @@ _arguments: Final = _Arguments()
 
 
 def _replace(instance: T, **changes: object) -> T:
-    """An instance with some fields replaced, which `dataclasses.replace` creates more slowly.
-
-    Errors:
-        TypeError: the constructor does not take one of `changes`.
-    """
+    """An instance with some fields replaced, which `dataclasses.replace` creates more slowly."""
     cls = type(instance)
     names, values = _arguments[cls]
     return cls(**dict(zip(names, values(instance), strict=True)) | changes)

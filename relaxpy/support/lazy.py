@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING as TYPE_CHECKING, Any
 
 import relaxpy.support.imported  # noqa: F401  # it notes the time
 from relaxpy.support.absent import instead_of
@@ -104,11 +104,7 @@ def finder(
 
 
 def _imported(place: str, module: str, name: str) -> ModuleType:
-    """Import the module `place` for a name of `module`.
-
-    Errors:
-        AttributeError, ImportError: it is, or needs, a part of relaxpy that is not installed.
-    """
+    """Import the module `place` for a name of `module`."""
     try:
         return import_module(place)
     except ModuleNotFoundError as error:

@@ -3,9 +3,7 @@
 The latter needs pytest, which is imported when one of its names is first used."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.testing")
 if TYPE_CHECKING:

@@ -99,6 +99,7 @@ def test_an_unknown_function_is_named_with_close_ones() -> None:
     assert "mian" not in ex
     with pytest.raises(UnknownNameError, match=r"no function \['main'\]"):
         ex[["main"]]  # type: ignore[index]
+    assert ex.__call__ is ex["main"]  # without a frame in between
 
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])

@@ -307,7 +307,7 @@ def test_scores_of_tokens_are_lowered_in_place() -> None:
     [
         ("sample_top_p_from_prob", (np.ones((2, 3), "float32"), 1, 0), "shape (2, 3), expected"),
         ("sample_top_p_from_prob", (np.ones(3), 1, 0), "datatype float64, expected float32"),
-        ("sample_top_p_from_prob", (5, 1, 0), "prob is no tensor"),
+        ("sample_top_p_from_prob", (5, 1, 0), "prob is not a tensor"),
         ("sample_top_p_from_prob", (np.full(2, np.nan, "float32"), 1, 0), "no probability is a"),
         ("apply_softmax_with_temperature", (np.ones(3, "float32"), 0), "positive, found 0"),
         (

@@ -201,6 +201,9 @@ def test_functions_of_its_module_are_those_of_the_machine(chain: VirtualMachine)
     arrays = [value for value in (*results, *seen) if isinstance(value, np.ndarray)]
     assert len(arrays) > len(results)
     assert {type(array) for array in arrays} == {relaxpy.runtime.Tensor}
+    seen.clear()
+    module(X)
+    assert seen
     assert module.implements_function("main")
     assert not module.implements_function("pear")
     for lookup in (module.get_function, module.__getitem__, chain.__getitem__):

@@ -310,6 +310,25 @@ def main(x: R.Tensor((4,), "float32"), c: R.Prim("bool")):
     else:
         y = x
     return y
+--- the number of a dimension as a condition
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    if n + 1:
+    #  ^^^^^ a condition is a Boolean tensor of rank 0, found `n + T.int64(1)` of int64 [DER-9]
+    # hint: write R.logical_and(n + 1 != 0, R.const(True))
+        y = R.abs(x)
+    else:
+        y = x
+    return y
+--- a number as a condition
+def main(x: R.Tensor((4,), "float32"), c: R.Prim("int64")):
+    if c:
+    #  ^ a condition is a Boolean tensor of rank 0, found R.Prim("int64") [DER-9]
+    # hint: R.logical_and(... != 0, R.const(True)) makes a tensor of it
+        y = R.abs(x)
+    else:
+        y = x
+    return y
 --- a tuple as a condition
 def main(x: R.Object):
     if (x,):

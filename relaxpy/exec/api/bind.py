@@ -55,12 +55,7 @@ def bound(
 
 
 def _joined(weights: Mapping[str, object] | None, named: Mapping[str, object]) -> dict[Any, object]:
-    """The values of a mapping and of keywords, by name.
-
-    Errors:
-        MisuseError (also TypeError, ValueError): `weights` is not a mapping, a name occurs twice,
-            or there is none.
-    """
+    """The values of a mapping and of keywords, by name."""
     if weights is not None and not isinstance(weights, Mapping):
         raise unexpected(
             weights,

@@ -405,11 +405,7 @@ def _from_table(saved: Container, code: LoadedCode, source: str) -> Executable |
 def _linked(
     program: CompiledProgram, lowered: Callable[[], Lowered]
 ) -> Mapping[str, Callable[..., Value]] | None:
-    """The functions of a program whose lowered form may be needed later; None if it cannot run.
-
-    Errors:
-        One of NOT_A_PROGRAM: a function is missing in its code.
-    """
+    """The functions of a program whose lowered form may be needed later; None if it cannot run."""
     try:
         functions = link(program, lowered)
     except OSError:

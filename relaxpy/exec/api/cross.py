@@ -145,11 +145,7 @@ class _ForMachines:
 def _code_for(
     program: Program, machine: Machine | None, sections: Sections
 ) -> Mapping[str, Any] | None:
-    """The machine code of a program for a machine, or for the host.
-
-    Errors:
-        CompileError: llvmlite is not installed.
-    """
+    """The machine code of a program for a machine, or for the host."""
     from relaxpy.exec.api.lowered import Lowered, new_backend
 
     with generating_for(machine or host()):

@@ -321,6 +321,15 @@ def how_to_run(lib: object) -> str:
     return "compile the module first: relaxpy.compile(mod)"
 
 
+class _CalledDirectly:
+    """The method `__call__` of executables: that of the function, which saves a frame."""
+
+    def __get__(self, ex: Executable | None, kind: type[Executable]) -> Callable[..., Value]:
+        if ex is None:
+            return kind._call
+        return ex._call if ex._main is None or CHECKS_VALUES.get() else ex._main
+
+
 class Executable(CopiedByReference, StatefulCalls):
     """Compiled functions by name, which are those of a compiled program.
 
@@ -357,6 +366,7 @@ class Executable(CopiedByReference, StatefulCalls):
         StatefulCalls.__init__(self)
         self._program = program
         self._entries = dict(entries)
+        self._main = entries.get("main") if len(entries) != 1 else next(iter(entries.values()))
         self._report = report
         self._private_names = frozenset(private_names)
         self._origin: Executable | None = None
@@ -439,9 +449,11 @@ class Executable(CopiedByReference, StatefulCalls):
             raise unknown_attribute(self, name, "ex", functions)
 
     @user_facing
-    def __call__(self, /, *args: object, **kwargs: object) -> Value:
+    def _call(self, /, *args: object, **kwargs: object) -> Value:
         """Call `main`, or the only function (TOP-2)."""
         return self._default('ex["{}"](...)')(*args, **kwargs)
+
+    __call__ = _CalledDirectly()
 
     @property
     def entry_name(self) -> str:
@@ -454,10 +466,8 @@ class Executable(CopiedByReference, StatefulCalls):
 
     def _default(self, usage: str) -> EntryPoint:
         """The function `main`, or the only one; `usage` says how to name another."""
-        if len(self._entries) == 1:
-            return checking(next(iter(self._entries.values())))
         try:
-            return self._function("main")
+            return self._function(next(iter(self._entries)) if len(self._entries) == 1 else "main")
         except UnknownNameError as error:
             if not self._entries:
                 raise

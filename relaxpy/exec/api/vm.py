@@ -246,7 +246,7 @@ class VirtualMachine(StatefulCalls):
 
 class _MachineModule(Executable):
     def __init__(self, machine: VirtualMachine, executable: Executable) -> None:
-        vars(self).update(vars(executable))
+        vars(self).update(vars(executable), _main=None)
         self._machine = machine
 
     @user_facing

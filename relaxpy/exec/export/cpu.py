@@ -67,7 +67,7 @@ def emit_cpu(module: Module, prefix: str, machine: Machine) -> None:
     """Emit `PREFIX_cpu`: 0 if the CPU can run the code for `machine`, or else -1."""
     f = module.function(f"{prefix}_cpu", [], I32, optimised=False)
     f.is_public = True
-    known = f"{prefix}_cpu_known"
+    known = f"{prefix}.cpu_known"
     module.add_text(f"@{known} = internal global i32 1")
     place = Value(f, POINTER, f"@{known}")
     kept = f.new(I32, f"load atomic i32, {place} monotonic, align 4")

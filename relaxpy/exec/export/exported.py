@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from typing_extensions import override
 
 from relaxpy import __version__
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, MisuseError, close_names
 from relaxpy.exec.api.lowered import dynamic_programs
 from relaxpy.exec.export.c_types import declaration
 from relaxpy.exec.export.cpu import emit_cpu, public_attributes
@@ -61,7 +61,7 @@ from relaxpy.exec.runtime.checks import Signature, public_signatures
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import leaves, occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -202,7 +202,8 @@ class _Exporter:
     def __init__(
         self, module: IRModule, name: str, weights_inside: bool, externs: Sequence[str]
     ) -> None:
-        self._externs: dict[str, str] = {}
+        self._externs: dict[str, ExternCall] = {}
+        self._names: set[str] = set()  # of the library in C, in small letters
         self.source, self.name, self.weights_inside = module, name, weights_inside
         new_backend = partial(ExportBackend, externs)
         lowered = lower_module(module, new_backend, dynamic_programs(new_backend))
@@ -227,7 +228,24 @@ class _Exporter:
     def extern(self, step: ExternCall) -> tuple[str, int]:
         """The symbol of a function of C, and the number of the error that it has failed."""
         symbol = identifier(step.name)
-        self._externs[symbol] = declaration(symbol, step)
+        known = self._externs.setdefault(symbol, step)
+        problem = (
+            f"which {known.name} is, too"
+            if known.name != step.name
+            else "which has other datatypes or ranks in another call"
+            if _types(known) != _types(step)
+            else "which is a name of the library"
+            if symbol.lower() in self._names
+            else "which is a word of C"
+            if symbol in _WORDS
+            else None
+        )
+        if problem is not None:
+            raise CompileError(
+                f"the packed function {step.name} is {symbol} in C, {problem}",
+                hint="each function of C has a name of its own, and takes the same datatypes and"
+                " ranks in all calls",
+            )
         return symbol, self.backend.errors.add_text(f"{symbol} returned a status")
 
     def largest(self, size: Var) -> tuple[PrimExpr, int]:
@@ -264,17 +282,27 @@ class _Exporter:
             for constant in graph.constants:
                 self._position(constant)
         machine, header = current(), self._header()
-        module, taken = self.backend.module, {*map(str.lower, shared_names(self.name))}
+        module = self.backend.module
         emit_cpu(module, self.name, machine)
-        functions = [
-            self._function(name, signature, taken, header)
-            for name, signature in public_signatures(self.source).values()
-            if name in self.backend.read_functions
+        self._names.update(map(str.lower, shared_names(self.name)))
+        signatures = public_signatures(self.source).values()
+        public = [each for each in signatures if each[0] in self.backend.read_functions]
+        # Names differ in more than case, as those of macros are in capitals.
+        symbols = [
+            unique(f"{self.name}_{identifier(name)}", self._names, SUFFIXES, str.lower)
+            for name, _ in public
         ]
+        pairs = zip(symbols, public, strict=True)
+        functions = [self._function(symbol, *each, header) for symbol, each in pairs]
         texts = {"version": __version__, "cpu_needed": f"{machine.platform.name}: {_cpu(machine)}"}
         emit_texts(module, self.name, texts, self.backend.errors.entries)
         if self.weights_inside and self.constants:
             module.add_text(_definition(self.name, header, self._end))
+        called = {call.name for call in self._externs.values()}
+        for given in self.backend.externs:
+            if given not in called:
+                near = close_names(given, sorted(called))
+                raise MisuseError(f"no exported function calls {given!r:.60}", hint=near)
         text = module.text() + public_attributes(machine)
         return ExportedProgram(
             self.name,
@@ -286,7 +314,7 @@ class _Exporter:
             header,
             self.weights_inside,
             self.backend.errors.entries,
-            self._externs,
+            {symbol: declaration(symbol, step) for symbol, step in self._externs.items()},
         )
 
     def _header(self) -> bytes:
@@ -298,11 +326,9 @@ class _Exporter:
         return (b"relaxpy weights\0" + digest.digest()).ljust(HEADER_BYTES, b"\0")
 
     def _function(
-        self, name: str, signature: Signature, taken: set[str], header: bytes
+        self, symbol: str, name: str, signature: Signature, header: bytes
     ) -> ExportedFunction:
         graph = self._graph = self.backend.read_functions[name]
-        # Names differ in more than case, as those of macros are in capitals.
-        symbol = unique(f"{self.name}_{identifier(name)}", taken, SUFFIXES, str.lower)
         fields = set(_RESERVED_FIELDS)
         sizes = {unique(_field(var.name), fields): var for var in graph.variables}
         labels = [*_labels(signature)]
@@ -403,6 +429,11 @@ def _without_sizes(call: rx.Call) -> str:
 
 def _fields(arg: rx.Expr) -> Sequence[rx.Expr]:
     return arg.fields if isinstance(arg, rx.Tuple) else (arg,)
+
+
+def _types(call: ExternCall) -> list[list[tuple[DataType, int]]]:
+    """The datatypes and the ranks of the operands and of the results of a function of C."""
+    return [[(t.sinfo.dtype, t.sinfo.ndim) for t in side] for side in (call.inputs, call.outputs)]
 
 
 def _packed_functions(func: rx.Function) -> Iterator[str]:

@@ -155,11 +155,7 @@ _BINARY: Final[Mapping[type[tir.PrimExpr], str]] = {
 
 
 def _text(size: tir.PrimExpr, names: Mapping[int, str]) -> str:
-    """A dimension over the variables of a function in JavaScript.
-
-    Errors:
-        CompileError: it has an operation that is not among those of dimensions.
-    """
+    """A dimension over the variables of a function in JavaScript."""
     match size:
         case tir.IntImm():
             return str(size.value)

@@ -105,7 +105,7 @@ class _WithSizes(Refined):
         self._known = dict(sinfos)
         super().__init__(module, self._known)
         self._results = set[rx.Expr]()
-        """What sequences return, which needs no sizes: it may be the call of a loop."""
+        """The results of sequences, which need no sizes; one may be the call of a loop."""
 
     @override
     def visit_var_(self, op: rx.Var) -> rx.Expr:
@@ -178,7 +178,7 @@ def _legalization(op: Op) -> Legalization | None:
 
 
 def _with_dimensions(params: Sequence[rx.Var]) -> dict[rx.Var, rx.StructInfo]:
-    """The struct info, with variables as dimensions, of parameters of which the rank is known."""
+    """The struct info, with variables as dimensions, of parameters of known rank."""
     found: dict[rx.Var, rx.StructInfo] = {}
     for param in params:
         sinfo, name = param.struct_info, param.name_hint
@@ -210,7 +210,7 @@ def _local(name: str, graphs: Mapping[str, rx.Function]) -> rx.Var:
 def _with_local_calls(
     name: str, graphs: Mapping[str, rx.Function], group: Set[str], known: Mapping[str, rx.Var]
 ) -> rx.Function:
-    """A function whose calls of a group are calls of local functions, of which it defines some."""
+    """A function whose calls of a group are calls of local functions; it defines some of them."""
     func = copy_with_new_vars(graphs[name])
     new = {n: _local(n, graphs) for n in sorted(_callees(func) & group - known.keys())}
     local = {**known, **new}

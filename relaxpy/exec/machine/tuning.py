@@ -197,10 +197,11 @@ class Rows:
     DYNAMIC_LENGTH: Final = 2048  # llm: float32
     """The length of a row if it is not known."""
     PANEL: Final = 128  # breadth: causal attention
-    """The columns that are skipped together, a multiple of all vector lengths. The sums of a row do
-    not depend on the number of skipped panels, as the lanes of the others stay the same."""
-    LEAST_COLUMNS: Final = 2 * PANEL  # breadth: causal attention
-    """The columns from which a mask is tested."""
+    """The most columns that are skipped together, a multiple of all vector lengths."""
+    LEAST_PANEL: Final = 32  # models: causal attention
+    """The fewest: two vectors, and as many rows fill some tiles."""
+    PANELS: Final = 4  # models: causal attention
+    """The number of panels with `LEAST_PANEL` columns from which a mask is tested."""
     LEAST_MASKED: Final = 9  # breadth: causal attention
     """The rows of a block from which its contractions run in tiles, which can skip columns."""
 
@@ -262,6 +263,8 @@ class Vectors:
 """
     UNROLLED: Final = 64  # schedules
     """The most iterations that are unrolled."""
+    DIVIDED: Final = 4  # models: softmax 4096 x 1024
+    """The registers from which a division by one number is faster by its reciprocal."""
     TESTED: Final = 8  # operators: take
     """The iterations whose obligation is tested at a time."""
     SEPARATE: Final = 4  # not measured

@@ -221,11 +221,7 @@ class NativeBackend:
         return True
 
     def _compiled_as_written(self, kernel: Kernel) -> Kernel:
-        """The kernel, with the loops of its source.
-
-        Errors:
-            RefusedError: it has no native form.
-        """
+        """The kernel, with the loops of its source."""
         from relaxpy.exec.loops.plan.planner import plan_as_written
         from relaxpy.exec.native.trees.as_written import (
             description,
@@ -258,11 +254,7 @@ class NativeBackend:
         return str(native_threads()) if is_parallel else "1"
 
     def _program(self, kernel: Kernel, *, is_short: bool = False) -> KernelProgram:
-        """The native program of a kernel before loop fusion, with the statements of the source.
-
-        Errors:
-            RefusedError: it has no native form.
-        """
+        """The native program of a kernel before loop fusion, with the statements of the source."""
         check_native(kernel.plan)
         program = program_of(kernel.plan, is_short=is_short)
         check_price(program)
@@ -279,9 +271,6 @@ class NativeBackend:
 
         That of a class has parameters with `multiples`, and reports no obligations. It takes the
         arguments at the positions `constants` packed, if they can be packed.
-
-        Errors:
-            RefusedError: a part of it has no native form.
         """
         signature = signature_of(program)
         emitter, symbol, written = self._written(program, signature, multiples, constants)
@@ -301,9 +290,6 @@ class NativeBackend:
         """The emitter of a kernel that is now in the module, and the names of its functions.
 
         The first of these is that of the kernel.
-
-        Errors:
-            RefusedError: a part of it has no native form.
         """
         emitter, emitted = self._emitted(program, signature, multiples, constants)
         functions = (self.module.functions[function] for function in emitted)
@@ -323,11 +309,7 @@ class NativeBackend:
         multiples: Mapping[Var, int] | None,
         constants: frozenset[int],
     ) -> tuple[KernelEmitter, Sequence[str]]:
-        """The emitter of a kernel that is in the module as `_KERNEL`, and its functions.
-
-        Errors:
-            RefusedError: a part of it has no native form.
-        """
+        """The emitter of a kernel that is in the module as `_KERNEL`, and its functions."""
         plan = program.plan
         before, reported = self.module.copy(), len(self.failures.entries)
         try:

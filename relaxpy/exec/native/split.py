@@ -68,7 +68,7 @@ def in_tasks(program: KernelProgram) -> KernelProgram:
 
 def _outermost(tree: Tree, program: KernelProgram, partial: list[Buffer]) -> Iterator[Tree]:
     if isinstance(tree, Run):
-        found = _partial(tree, program.plan)
+        found = _partial(tree)
         if found is not None:
             partial += found.buffers
             yield found.tasks
@@ -259,7 +259,7 @@ def _extent(axis: Axis) -> int:
     return Parallel.UNKNOWN if extent is None else max(extent, 1)
 
 
-def _partial(run: Run, plan: Plan) -> _Partial | None:
+def _partial(run: Run) -> _Partial | None:
     """A split reduction; None if its results can be divided instead, or if it is too short."""
     is_worth = bool(run.accumulations) and _is_worth(time_of(run, ()))
     if not is_worth or product_of(run) is not None:

@@ -249,6 +249,23 @@ def constant(data: str | tuple[Any, ...], kind: type[Any], shape: tuple[int, ...
     return array
 
 
+class Literals(dict[float, Array]):
+    """Numbers as read-only arrays of a datatype: NumPy converts a Python number in each call."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+
+    def __missing__(self, number: float) -> Array:
+        array = self[number] = np.array(number, self._dtype)
+        array.flags.writeable = False
+        return array
+
+
+float16, float32, float64 = map(Literals, ("float16", "float32", "float64"))
+int8, int16, int32, int64 = map(Literals, ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = map(Literals, ("uint8", "uint16", "uint32", "uint64"))
+
+
 Ufunc: TypeAlias = Any
 _MOST_POSITIONS = 1 << 60
 
@@ -738,7 +755,7 @@ def int_truncmod(a: int, b: int) -> int:
 
 def _check_divisor(divisors: Any, where: Any) -> None:
     # For a single number, `bool` is fifty times as fast as `np.all`.
-    are_true = divisors.all() if isinstance(divisors, np.ndarray) else divisors
+    are_true = divisors.all() if np.ndim(divisors) else divisors
     if not are_true and np.any(np.logical_and(where, divisors == 0)):
         divisor(0)
 

@@ -138,11 +138,7 @@ class _Saver:
 
 
 def _operator_of(function: object) -> str:
-    """The operator that a function implements.
-
-    Errors:
-        MisuseError: there is none.
-    """
+    """The operator that a function implements."""
     for name in registered_ops():
         if Op.get(name).record.runtime is function:
             return name

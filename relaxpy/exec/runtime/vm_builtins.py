@@ -148,7 +148,7 @@ def check_tensor_info(
 
 @_builtin("check_shape_info", pure=False)
 def check_shape_info(value: Value, ndim: int, context: str = "") -> tuple[()]:
-    """Check that a value is a shape of so many members, -1 for any (MatchCastError)."""
+    """Check that a value is a shape with this number of members, -1 for any (MatchCastError)."""
     if category_of(value) is not Category.SHAPE or ndim not in (-1, len(value)):
         members = "" if ndim == -1 else f" of ndim {ndim}"
         _refuse(context, f"expected a shape{members}, found {describe(value)}")
@@ -165,7 +165,7 @@ def check_prim_value_info(value: Value, dtype: DataType, context: str = "") -> t
 
 @_builtin("check_tuple_info", pure=False)
 def check_tuple_info(value: Value, size: int, context: str = "") -> tuple[()]:
-    """Check that a value is a tuple of so many fields (MatchCastError)."""
+    """Check that a value is a tuple with this number of fields (MatchCastError)."""
     if category_of(value) is not Category.TUPLE or len(value) != size:
         _refuse(context, f"expected a tuple of {size} elements, found {describe(value)}")
     return ()

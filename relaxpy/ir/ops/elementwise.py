@@ -401,7 +401,8 @@ def _power_base(g: Any, a: Any, b: Any, y: Any) -> Any:
 
 
 def _power_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
-    return masked(g * y * R.log(a), R.not_equal(a, 0))
+    is_flat = R.logical_and(R.equal(a, 0), R.greater_equal(b, 0))
+    return masked(g * y * R.log(a), R.logical_not(is_flat))
 
 
 def _atan2_gradient(g: Any, a: Any, b: Any) -> Any:

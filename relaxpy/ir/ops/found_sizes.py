@@ -204,7 +204,7 @@ def _sliced(
     _bounds(x.shape, begin, end, strides, first, step, sizes, 0)
     place[0] = 0
     for (*row,) in T.grid(*x.shape):
-        if _all_below(row, sizes):
+        if ops.all_of(*(index < sizes[axis] for axis, index in enumerate(row))):
             result[inside(place[0], size)] = x[_places_of(row, first, step, x.shape)]
             place[0] += 1
 
@@ -231,10 +231,6 @@ def _bounds(
         width = T.meta_var(T.Select(is_up, step[axis], -step[axis]))
         sizes[axis] = T.max(T.floordiv(span + width - 1, width), 0)
         _bounds(shape, begin, end, strides, first, step, sizes, axis + 1)
-
-
-def _all_below(row: Sequence[PrimExpr], sizes: Any) -> PrimExpr:
-    return ops.all_of(*(index < sizes[axis] for axis, index in enumerate(row)))
 
 
 def _places_of(row: Sequence[PrimExpr], first: Any, step: Any, shape: Any) -> Any:

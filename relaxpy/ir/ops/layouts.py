@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 def _take_function(arguments: dict[str, Any]) -> None:
-    """Take the map of a function from indices, and the value of a scalar; [] means no separators.
-
-    Errors:
-        MisuseError: the function takes other arguments, or returns axis separators.
-    """
+    """Take an index map from a function and a padding from a scalar; [] means no separators."""
     index_map, x = arguments["index_map"], arguments["x"]
     if callable(index_map):
         sinfo = x.struct_info if isinstance(x, Expr) else None

@@ -479,11 +479,7 @@ def _tensors(tensors: TupleStructInfo) -> tuple[list[TensorStructInfo], DataType
 def _alike(
     tensors: TupleStructInfo,
 ) -> tuple[list[TensorStructInfo], Callable[..., TensorStructInfo], int]:
-    """The tensors of a tuple, a constructor with their datatype and device, and their rank.
-
-    Errors:
-        StructInfoTypeError: as for `_tensors`, or ranks differ.
-    """
+    """The tensors of a tuple, a constructor with their datatype and device, and their rank."""
     sinfos, dtype, vdevice = _tensors(tensors)
     joined = partial(rules.tensor, dtype=dtype, vdevice=vdevice)
     return sinfos, joined, rules.common_rank(sinfos, "tensors")

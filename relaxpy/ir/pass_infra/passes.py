@@ -703,11 +703,7 @@ def _candidates(plain: str) -> Mapping[str, type[Pass]]:
 
 
 def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
-    """True if a list of plain or full names has the name of a pass.
-
-    Errors:
-        MisuseError: the list has its plain name, which other classes have, too.
-    """
+    """True if a list of plain or full names has the name of a pass."""
     if info.name in names or info.full_name in names:
         return True
     plain = info.full_name.rpartition(".")[2]

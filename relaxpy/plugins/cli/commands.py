@@ -95,7 +95,7 @@ def _check(options: Namespace) -> int:
         read += 1
     if options.format != "text":
         print(FORMATS[options.format](found))
-    elif (read or not unread) and not options.quiet:
+    elif (found or not unread) and not options.quiet:
         errors = len(found)
         where = f"in {counted(read, 'file')}" if read else "as no file has a program"
         print(f"{counted(errors, 'error') if errors else 'no errors'} {where}")
@@ -176,6 +176,9 @@ def export(options: Namespace) -> int:
     """Write the library of a program, and its header."""
     from relaxpy.plugins.cli.inputs import sizes_of
 
+    systems = options.systems or [None]
+    if len(systems) > 1:
+        raise UsageError(f"a library is for one system, found {' and '.join(systems)}")
     is_language_model = options.file.endswith(".gguf") or os.path.isdir(options.file)
     others = ("target", "pipeline", "sizes", "imported", "at_most")
     names = (
@@ -202,7 +205,7 @@ def export(options: Namespace) -> int:
         with writing(options.output):
             files = write(
                 options.output,
-                target=options.system,
+                target=systems[0],
                 name=options.name,
                 weights=options.weights,
                 pool=options.pool,

@@ -432,19 +432,14 @@ def _note(text: str) -> None:
 
 
 def _sampling(options: Namespace) -> dict[str, Any]:
-    """The options of an answer. Errors: UsageError if one has no such value."""
-    from relaxpy.plugins.llm.config import ParameterError
+    """The options of an answer. Errors: ParameterError if one has no such value."""
     from relaxpy.plugins.llm.continuation import stop_texts
     from relaxpy.plugins.llm.sampling import Sampling
 
     chosen = {name: getattr(options, name) for name in _SAMPLING}
     given = {name: value for name, value in chosen.items() if value is not None}
-    try:
-        Sampling(**{name: value for name, value in given.items() if name != "stop"})
-        stop_texts(options.stop)
-    except ParameterError as error:
-        option = f"--{error.param.replace('_', '-')}"
-        raise UsageError(f"{option}{str(error).removeprefix(error.param)}") from None
+    Sampling(**{name: value for name, value in given.items() if name != "stop"})
+    stop_texts(options.stop)
     return {"max_tokens": options.max_tokens, **given}
 
 
@@ -519,11 +514,12 @@ def _duration(text: str) -> float:
 
 
 def _bytes(text: str) -> int:
-    """The number of bytes that `text` writes."""
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(i?)B?", text, re.IGNORECASE | re.ASCII)
-    if found is None or not (found[2] or not found[3]):
-        raise ArgumentTypeError(f"expected a size, such as 8GB or 500MB, found {text!r:.60}")
-    unit = (1024 if found[3] else 1000) ** " KMGT".index(found[2].upper() or " ")
+    """The number of bytes that `text` writes, which has a unit: others mean 12 as 12 GB or MB."""
+    form = r"(\d{1,12}(?:\.\d{1,6})?)(?:([KMGT])(i?)B?|B)"
+    found = re.fullmatch(form, text, re.IGNORECASE | re.ASCII)
+    if found is None:
+        raise ArgumentTypeError(f"expected a size with its unit, such as 8GB, found {text!r:.60}")
+    unit = (1024 if found[3] else 1000) ** " KMGT".index((found[2] or " ").upper())
     return int(float(found[1]) * unit)
 
 

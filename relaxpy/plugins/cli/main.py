@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code: int = options.command(options)
             sys.stdout.flush()
             return code
-    except RelaxpyError as error:
+    except RelaxpyError as raised:
+        error = _of_option(raised, options)
         show_error(error, sys.stderr, "relaxpy")
         of_program = any(diagnostic.where for diagnostic in error.diagnostics)
         return 2 if isinstance(error, (UsageError, UnknownNameError)) and not of_program else 1
@@ -58,6 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _of_option(error: RelaxpyError, options: argparse.Namespace) -> RelaxpyError:
+    """The error with the name of an option in its written form, if it is about the value of one."""
+    name = getattr(error, "param", "")
+    if not name or name not in options:
+        return error
+    return UsageError(f"--{name.replace('_', '-')}{str(error).removeprefix(name)}")
 
 
 _TEXT: Final = ("utf-8", "strict")
@@ -188,7 +197,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     _add_compiled(command)
     command.add_argument(
         "--for",
-        dest="system",
+        dest="systems",
+        action="append",
         metavar="SYSTEM[:CPU]",
         help="for another system, such as linux-aarch64:generic (default: this kind of CPU)",
     )

@@ -290,11 +290,7 @@ def file_program(path: str | PathLike[str]) -> IRModule | BaseFunc:
 
 
 def _saved(path: str, name: str) -> Container | None:
-    """The saved executable in a file; None if it is something else.
-
-    Errors:
-        MisuseError: it is damaged, or it is something else and its name says otherwise.
-    """
+    """The saved executable in a file; None if it is something else."""
     from relaxpy.exec.api.as_module import SAVED
     from relaxpy.exec.store.container import Container, is_container
 
@@ -584,11 +580,11 @@ class OnnxFile(ProgramSource):
             OSError: the file cannot be read.
             UsageError: the package onnx is not installed.
         """
-        try:
-            from relaxpy.plugins.onnx.importer import from_onnx
-        except ImportError as error:
-            raise UsageError(str(error)) from None
         with open(self.name, "rb"):  # whose error is that of all files, not of ONNX
+            try:
+                from relaxpy.plugins.onnx.importer import from_onnx
+            except ImportError as error:
+                raise UsageError(str(error)) from None
             return from_onnx(self.name)
 
 

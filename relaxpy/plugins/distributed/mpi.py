@@ -367,11 +367,7 @@ class MpiWorkers(Workers):
         )
 
     def _agree(self, call: _Call, x: Array, how: Combination | None) -> None:
-        """Compare numbers for what these workers want to run, and if they differ, what it is.
-
-        Errors:
-            RuntimeCheckError: they want different things.
-        """
+        """Compare numbers for what these workers want to run, and if they differ, what it is."""
         number = _number(call, how, x.dtype, x.shape)
         if self._agreement is None:
             buffers = np.empty(2, np.int64), np.empty(2, np.int64)

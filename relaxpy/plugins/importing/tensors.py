@@ -362,7 +362,7 @@ def identifier(name: str, prefix: str = "v") -> str:
 
 
 class Names:
-    """Distinct names: each name that is asked for again has a number."""
+    """Distinct names: each name that is requested again has a number."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         self._make = make

@@ -37,7 +37,7 @@ _REFUSED: Final = (
 )
 """Entries of adapters that are more than low-rank updates of linear layers."""
 _PLAIN_STARTS: Final = (True, False, None, "gaussian", "orthogonal", "eva")
-"""The values of `init_lora_weights` that leave the weights of the model as they are."""
+"""The values of `init_lora_weights` that leave the weights of the model unchanged."""
 
 
 Kinds: TypeAlias = frozenset[tuple[str, int]]

@@ -15,6 +15,11 @@ _PAIRS: Final = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """The texts that begin and end thoughts."""
 _MOST_TOOLS: Final = 128
 _NAME: Final = re.compile(r"[\w.-]{1,64}")
+_HEAD: Final = re.compile(
+    r'[\s;,}\]]*(?:\{\s*"name"\s*:\s*"([\w.-]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*'
+    r"|([\w.-]+)\s*(?:\[ARGS\]\s*)?)(?=\{)"
+)
+"""The text before the arguments of a call."""
 _ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
 """The parameters of a tool that tells none."""
 
@@ -128,6 +133,29 @@ class Style:
             return None
         return found or None
 
+    def begun_calls(self, text: str, names: Collection[str]) -> list[tuple[str, str]] | None:
+        """Those of a text that is cut off, the last one with arguments as far as they come."""
+        found, text, at = [], text.lstrip("[ \n"), 0
+        while match := _HEAD.match(text, at):
+            name, at = match[1] or match[2], match.end()
+            if name not in names:
+                return None
+            try:
+                _, end = json.JSONDecoder().raw_decode(text, at)
+            except (ValueError, RecursionError):
+                end = len(text)
+            found.append((name, text[at:end]))
+            at = end
+        rest = "".join(text[at:].split()).lstrip(";,}]")
+        for name in names if rest else ():
+            head = f'{{"name":"{name}"'
+            whole = (f'{head},"{key}":{{' for key in ("arguments", "parameters"))
+            if rest.startswith(head) and any(one.startswith(rest) for one in whole):
+                return [*found, (name, "")]
+            if head.startswith(rest) or f"{name}[ARGS]".startswith(rest):
+                return found
+        return found or None if rest else found
+
 
 @dataclass(frozen=True)
 class Tool:
@@ -179,7 +207,8 @@ def chosen_tools(choice: Any, tools: Sequence[Tool]) -> tuple[list[Tool], bool]:
                 return named, mode == "required"
         case _:
             pass
-    expected = "auto, none, required (with tools), or an object of OpenAI's API with tools' names"
+    one = '{"type": "function", "function": {"name": ...}}'
+    expected = f"auto, none, required (with tools), {one}, or an object of allowed_tools"
     raise ParameterError.of("tool_choice", choice, expected)
 
 
@@ -236,12 +265,12 @@ class Splitter:
             found += part
         return [part for part in found if part.text or part.kind == "call"]
 
-    def end(self) -> list[Part]:
-        """The parts at the end of the text."""
+    def end(self, *, is_cut: bool = False) -> list[Part]:
+        """The parts at the end of the text, which may be a part of a call if it `is_cut`."""
         found = self.add("")
         rest, self._text = self._text, ""
         if self._state == "calls":
-            found += self._called(rest, self._mark + rest)
+            found += self._called(rest, self._mark + rest, is_cut=is_cut)
         elif rest.strip() or not self._is_blank:
             kind: Any = "reasoning" if self._state == "thoughts" else "content"
             found.append(Part(kind, rest))
@@ -316,7 +345,7 @@ class Splitter:
         self._state, self._is_blank = "content", True
         return self._called(body, f"{self._mark}{body}{end}")
 
-    def _called(self, body: str, whole: str) -> list[Part]:
+    def _called(self, body: str, whole: str, *, is_cut: bool = False) -> list[Part]:
         """The calls in a text; what is not one is content."""
         assert self._style is not None
         if self._style.begin and not self._style.end:  # it may be there once more for each call
@@ -324,6 +353,8 @@ class Splitter:
         if self._mark.endswith("["):
             body = f"[{body}"
         calls = self._style.calls(body, self._names)
+        if calls is None and is_cut:
+            calls = self._style.begun_calls(body, self._names)
         if calls is None:
             return [Part("content", whole)]
         calls = calls[: self._left]

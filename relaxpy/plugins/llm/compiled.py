@@ -23,7 +23,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.group_quantization import as_quantization
 from relaxpy.ir.relax.outputs import OUTPUT_TREE
 from relaxpy.plugins.llm.adapters import AdaptedDecoder, Adapter, AdapterSet, Kinds
-from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_table
+from relaxpy.plugins.llm.config import Config, ModelError, ParameterError, config_of, read_table
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.hooks import Hooks, with_hooks
 from relaxpy.plugins.llm.packed import Packed, WithPacked, packed_as
@@ -80,11 +80,7 @@ class CompiledDecoder:
         for name, limit in limits.items():
             if type(limit) is not int or limit < 1:
                 raise ModelError(f"{name} is a positive integer, found {limit!r:.60}")
-        if cache_dtype not in (None, *_CACHE_DTYPES):
-            expected = ", ".join(_CACHE_DTYPES)
-            raise ModelError(f"cache_dtype is one of {expected}, found {cache_dtype!r:.60}")
-        if context > config.positions:
-            raise ModelError(f"the model reads {config.positions} tokens, not {context}")
+        _check(config, context, cache_dtype)
         self.context = min(context, tokens)
         factors = config.factors_within(context)
         config = replace(config, cache_dtype=cache_dtype, rope_factors=factors)
@@ -346,9 +342,24 @@ def decoder_of(
     return found if quantization is None else quantize_model(found, quantization)
 
 
+def _check(config: Config, context: int, cache_dtype: str | None) -> None:
+    """Errors: ParameterError if a model has no such context or cache."""
+    if cache_dtype not in (None, *_CACHE_DTYPES):
+        expected = f"one of {', '.join(_CACHE_DTYPES)}"
+        raise ParameterError.of("cache_dtype", cache_dtype, expected)
+    if context > config.positions:
+        expected = f"at most the {config.positions} tokens that the model reads"
+        raise ParameterError.of("context", context, expected)
+
+
 def memory_of(decoder: Any, sequences: int, tokens: int, context: int, page: int = 16) -> int:
-    """The bytes of the weights of a decoder, and of the keys and values of its caches."""
+    """The bytes of the weights of a decoder, and of the keys and values of its caches.
+
+    Errors:
+        ParameterError: it reads fewer tokens than the `context`.
+    """
     config: Config = decoder.config
+    _check(config, context, config.cache_dtype)
     own = {id(p): p for _, p in decoder.named_parameters()}.values()
     weights = sum(prod(map(int, p.shape)) * DataType(p.dtype).numpy().itemsize for p in own)
     dtype = DataType(config.cache_dtype or decoder.norm.weight.dtype).numpy()

@@ -204,7 +204,7 @@ class CrossEncoder:
         return np.array([self.score(pair) for pair in pairs], np.float32)
 
     def pairs(self, query: str, documents: Sequence[str]) -> list[Any]:
-        """What `score` reads of the query with each document. Errors: as of `scores`."""
+        """The inputs of `score` for the query with each document. Errors: as of `scores`."""
         if not isinstance(query, str):
             raise ParameterError.of("query", query, "a text")
         is_listed = isinstance(documents, Sequence) and not isinstance(documents, (str, bytes))

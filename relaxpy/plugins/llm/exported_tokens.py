@@ -79,7 +79,7 @@ NUMBERS_IN_ORDER: Final = (
     spaces   1 if a space is the character `SPACE`
     strips   1 if the space before a text does not belong to it
     growth   how many times the bytes of a text it has in its normal form, at most
-    form     0 if texts stay as they are, 1 if characters are decomposed, 2 if also composed
+    form     0 if texts stay unchanged, 1 if characters are decomposed, 2 if also composed
     kinds    the number of kinds of characters that expressions distinguish
     question, answer  1 if templates take off the white space at the start of questions, and of
              earlier answers; plus 2, that at the end
@@ -127,7 +127,7 @@ def header_of(prefix: str, limits: Mapping[str, int], about_turns: str = "") -> 
 
 
 def filled(file: str, texts: Mapping[str, str]) -> str:
-    """A file of this folder with texts in place of others, which are all replaced at once."""
+    """A file of this folder with texts instead of others, which are all replaced at once."""
     pattern = re.compile("|".join(map(re.escape, texts)))
     source = Path(__file__).with_name(file).read_text("utf-8")
     return pattern.sub(lambda found: texts[found[0]], source)

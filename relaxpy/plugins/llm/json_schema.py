@@ -20,6 +20,12 @@ TABLES: Final = (*SHARED, "properties", "patternProperties")
 """The entries of a schema that are tables of schemas by names."""
 _VALUES: Final = ("const", "enum", "default", "examples")
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_FORMATS: Final = (
+    *("date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname"),
+    *("ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid", "uri-template"),
+    *("json-pointer", "relative-json-pointer", "regex"),
+)
+"""The formats of the standard; others, as pydantic writes for paths and passwords, are notes."""
 _LARGEST: Final = 1 << 53
 """The package reads numbers as doubles: larger integers become others, or end the process."""
 _LEAST: Final = 1e-30
@@ -50,7 +56,7 @@ def followable(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
 
 
 def _checked(node: Any, place: str, kind: _Kind, bounds: list[tuple[str, float]]) -> Any:
-    """A part of a schema whose exclusive bounds are no integers; `bounds` gets all of them."""
+    """A part of a schema whose exclusive bounds are not integers; `bounds` gets all of them."""
     if isinstance(node, list):
         return [_checked(one, f"{place}/{k}", kind, bounds) for k, one in enumerate(node)]
     if not isinstance(node, Mapping):
@@ -59,6 +65,8 @@ def _checked(node: Any, place: str, kind: _Kind, bounds: list[tuple[str, float]]
         return node
     found = {}
     for name, value in node.items():
+        if kind == "schema" and name == "format" and type(value) is str and value not in _FORMATS:
+            continue
         inner: _Kind = "schema" if kind == "table" else "value"
         if kind == "schema" and name not in _VALUES:
             inner = "table" if name in TABLES else "schema"

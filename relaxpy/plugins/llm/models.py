@@ -59,6 +59,12 @@ def seconds_of(given: Any, name: str = "keep_alive") -> float:
     return math.inf if given < 0 or given > 1e9 else float(given)
 
 
+def _bytes_text(size: float) -> str:
+    """A number of bytes, in the unit by which it is from 1 to 1,000."""
+    step = min(len(f"{size:.0f}") - 1, 12) // 3
+    return f"{size / 1000**step:.4g} {('bytes', 'kB', 'MB', 'GB', 'TB')[step]}"
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a model is, and how it is loaded."""
@@ -143,7 +149,7 @@ class _Entry:
         """The configuration, chat template, context and quantization, without loading it.
 
         Errors:
-            ApiError: it is no language model, or its files cannot be read.
+            ApiError: it is not a language model, or its files cannot be read.
         """
         model = self.model
         if isinstance(model, CrossEncoder) or (self.place and self.place.is_cross_encoder):
@@ -357,8 +363,8 @@ class Models:
                 entry.users += 1
                 self.release(entry)  # all who wanted it may have left
                 seconds = time.monotonic() - begin
-                size = entry.size / 1e9
-                self.log(f"{entry.name} was loaded in {seconds:.1f} s and takes {size:.2f} GB")
+                size = _bytes_text(entry.size)
+                self.log(f"{entry.name} was loaded in {seconds:.1f} s and takes {size}")
                 for note in entry.model.notes:
                     self.log(f"{entry.name}: {note}")
         except (ApiError, asyncio.CancelledError):
@@ -374,13 +380,13 @@ class Models:
 
     async def _make_room(self, entry: _Entry, needed: int) -> None:
         """Unload what was not used for the longest time. Errors: ApiError if that is not enough."""
-        asks = f"the model {entry.name!r} needs {needed / 1e9:.2f} GB"
+        asks = f"the model {entry.name!r} needs {_bytes_text(needed)}"
         if needed > self.memory:
             raise ApiError(503, self.too_large(entry.name, needed), code="model_too_large")
         busy = [other for other in self.loaded if not other.is_idle]
         if sum(other.size for other in busy) + needed > self.memory:
             names = ", ".join(other.name for other in busy)
-            message = f"{asks}, but {names} answer: all may have {self.memory / 1e9:.2f} GB"
+            message = f"{asks}, but {names} answer: all may have {_bytes_text(self.memory)}"
             raise ApiError(503, message, code="no_memory", retry_after=_AFTER)
         while sum(other.size for other in self.loaded) + needed > self.memory:
             idle = [other for other in self.loaded if other.is_idle]
@@ -391,8 +397,8 @@ class Models:
     def too_large(self, name: str, needed: float) -> str:
         """The message for a model that has no room even alone."""
         return (
-            f"the model {name!r} needs {needed / 1e9:.2f} GB, and all models together may have "
-            f"{self.memory / 1e9:.2f} GB, or what --memory says"
+            f"the model {name!r} needs {_bytes_text(needed)}, and all models together may have "
+            f"{_bytes_text(self.memory)}, or what --memory says"
         )
 
     async def _unloaded(self, entry: _Entry) -> None:

@@ -35,6 +35,8 @@ from relaxpy.support.missing import nearest
 _T = TypeVar("_T")
 Kind: TypeAlias = Literal["chat", "text"]
 _MOST_CHOICES, _MOST_LOGPROBS = 16, 20
+_SILENT = 10
+"""The seconds without news after which an event tells that an answer goes on."""
 _LEAST = -9999.0
 """The logprob of what is impossible, as JSON has no infinity."""
 
@@ -268,11 +270,7 @@ def asked(kind: Kind, fields: Mapping[str, Any], model: LanguageModel, most_toke
 
 
 def _ignored(fields: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """The names of fields that nobody knows, which change nothing.
-
-    Errors:
-        ApiError: there are fields that would change the answer.
-    """
+    """The names of fields that nobody knows, which change nothing."""
     ignored = []
     for name, value in fields.items():
         if name in known or name in _IGNORED:
@@ -410,9 +408,6 @@ def _check_size(body: bytes) -> None:
     """Bound what the parser of JSON does, in which no other thread runs.
 
     It takes a second for a million lists or objects, which the collector of garbage visits, too.
-
-    Errors:
-        ApiError: there are too many values.
     """
     containers = body.count(b"[") + body.count(b"{")
     values = containers + body.count(b'"') + body.count(b",")
@@ -491,11 +486,7 @@ _TYPES: Final = {bool: "true or false", dict: "an object", list: "a list", str: 
 
 
 def _form(fields: Mapping[str, Any]) -> tuple[str, str, Any] | None:
-    """The field that asks for the form of an answer, that option and its value, if there is one.
-
-    Errors:
-        ParameterError: there are several, or one is not such.
-    """
+    """The field that asks for the form of an answer, that option and its value, if there is one."""
     found: list[tuple[str, str, Any]] = []
     match fields.get("response_format"):
         case None | {"type": "text"}:
@@ -557,7 +548,7 @@ def _conversation(
     """The tokens of a conversation, and the parts that its answer may have, if it has others."""
     messages = fields["messages"]
     if not isinstance(messages, list) or not messages:
-        raise ParameterError.of("messages", messages, "a list of messages")
+        raise ParameterError.of("messages", messages, "a list of at least one message")
     variables = dict(taken(fields, "chat_template_kwargs", dict, {}))
     for name in ("enable_thinking", "reasoning_effort"):
         if name in fields:
@@ -633,14 +624,12 @@ def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
 def _room(
     kind: Kind, fields: Mapping[str, Any], prompts: Sequence[Sequence[int]], context: int, most: int
 ) -> int:
-    """The most tokens of an answer: the context may have room for less than what is wanted.
-
-    Errors:
-        ApiError: it has none for a single one.
-    """
+    """The most tokens of an answer: the context may have room for less than what is wanted."""
     longest = max(map(len, prompts))
     name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
-    wanted = _count(fields, name, 16 if kind == "text" else most, 1)
+    wanted = 16 if kind == "text" else most
+    if name in fields:  # -1 is no bound, as llama.cpp has it
+        wanted = most if fields[name] == -1 else _count(fields, name, most, 1)
     if longest >= context:
         found = f"{longest} in the prompt and 1 for the answer"
         raise _too_long(context, found, "messages" if kind == "chat" else "prompt")
@@ -673,6 +662,8 @@ class Answer:
         """For each prompt the logprobs of its tokens, if they are returned."""
         self._calls = [0] * len(started)
         """How many calls of tools each choice has."""
+        self._told_at = time.monotonic()
+        """When the last event was sent."""
         self._lengths = [0] * len(started)
         """How many characters the tokens of each choice have whose logprobs were returned."""
         prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
@@ -699,7 +690,7 @@ class Answer:
         }
 
     def received(self) -> None:
-        """Note that there are new tokens."""
+        """Note new tokens."""
 
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         """The body of an answer that is not streamed."""
@@ -709,7 +700,7 @@ class Answer:
             choice: dict[str, Any] = {"index": len(choices)}
             tokens = range(self.started[index].read)
             if self.what.kind == "chat":
-                own = self._parts(index, text, is_last=True)
+                own = self._parts(index, text, is_last=True, is_cut=reason == "length")
                 for call in own.get("tool_calls", ()):
                     del call["index"]
                 own.setdefault("content", None if "tool_calls" in own else "")
@@ -756,23 +747,36 @@ class Answer:
         return "".join(self._event(index, own) for index in range(len(self.started)))
 
     def chunk(self, piece: Piece) -> str:
-        """The event of a piece of a choice."""
+        """The event of a piece of a choice; none if it tells nothing, unless the last is long ago.
+
+        A call of a tool may take long, and a proxy closes a connection that is silent.
+        """
+        parts: dict[str, Any] = {"text": piece.text}
+        is_cut = piece.reason == "length"
         if self.what.kind == "chat":
-            parts = self._parts(piece.index, piece.text, is_last=piece.is_last)
-            own = f'"delta": {json.dumps(parts)}'
-        else:
-            own = f'"text": {json.dumps(piece.text)}'
+            parts = self._parts(piece.index, piece.text, is_last=piece.is_last, is_cut=is_cut)
+        now, is_told = time.monotonic(), any(parts.values()) or self.what.with_logprobs
+        if not is_told and piece.reason is None and now < self._told_at + _SILENT:
+            return ""
+        self._told_at = now
+        own = json.dumps(parts)
+        own = f'"delta": {own}' if self.what.kind == "chat" else own[1:-1]
         logprobs = self._logprobs(piece.index, piece.tokens)
         own += ', "logprobs": ' + ("null" if logprobs is None else json.dumps(logprobs))
         return self._event(piece.index, own, self._reason(piece.index, piece.reason))
 
-    def _parts(self, index: int, text: str, *, is_last: bool) -> dict[str, Any]:
-        """The fields of a message with the next piece of its text."""
+    def _parts(
+        self, index: int, text: str, *, is_last: bool, is_cut: bool = False
+    ) -> dict[str, Any]:
+        """The fields of a message with the next piece of its text.
+
+        Where that is cut off, so may be the arguments of the last call.
+        """
         splitter = self._splitters[index]
         if splitter is None:
             return {"content": text} if text else {}
         found: dict[str, Any] = {}
-        for part in [*splitter.add(text), *(splitter.end() if is_last else ())]:
+        for part in [*splitter.add(text), *(splitter.end(is_cut=is_cut) if is_last else ())]:
             if part.kind == "call":
                 call = {
                     "index": self._calls[index],
@@ -791,7 +795,7 @@ class Answer:
         return "tool_calls" if reason == "stop" and self._calls[index] else reason
 
     def last(self) -> str:
-        """The events after the text: the usage, if it was asked for, and the end."""
+        """The events after the text: the usage, if it was requested, and the end."""
         usage = f'data: {self._head}], "usage": {json.dumps(self.usage())}}}\n\n'
         return f"{usage if self.what.with_usage else ''}data: [DONE]\n\n"
 

@@ -104,8 +104,8 @@ class ModelProfile:
 
 
 def _read(step: StepProfile) -> int:
-    """The bytes of a step, without those of the embedding, whose rows are mostly not read."""
-    return sum(row.bytes for row in step.by_layer if row.name != EMBEDDING)
+    """The bytes of a step."""
+    return sum(row.bytes for row in step.by_layer)
 
 
 def profile_of(
@@ -155,11 +155,14 @@ def _step(
     finally:
         decoder.state("end_forward", cache)
         decoder.state("popn", cache, 0, len(ids))
+    layers = [*_by_layer(found, name, decoder)]
+    unread = _unread(layers[0][1], decoder, len(ids))
     rows = [
         _with_bytes(
             replace(row, name=_NAMES.get(row.name, row.name), source=""),
             decoder,
             context + len(ids),
+            unread[row.name],
         )
         for row in found
         if row.name not in (STEP, name)
@@ -167,8 +170,9 @@ def _step(
     rest = ProfileRow(_REST, "", 0, sum(r.duration for r in found if r.name in (STEP, name)))
     ordered = sorted((*rows, rest), key=lambda row: -row.duration)
     whole = Profile(tuple(ordered), found.duration)
-    layers = {layer: _of_layer(rows, events) for layer, events in _by_layer(found, name, decoder)}
-    return StepProfile(len(ids), context, whole, layers)
+    return StepProfile(
+        len(ids), context, whole, {layer: _of_layer(rows, events) for layer, events in layers}
+    )
 
 
 def _by_layer(
@@ -215,15 +219,30 @@ def _of_layer(rows: Sequence[ProfileRow], events: Sequence[Any]) -> Profile:
     return Profile(tuple(found), sum(times.values()))
 
 
-def _with_bytes(row: ProfileRow, decoder: CompiledDecoder, length: int) -> ProfileRow:
-    """The row of attention with the keys and values of `length` tokens."""
-    if row.name != _ATTENTION:
+def _unread(events: Sequence[Any], decoder: CompiledDecoder, tokens: int) -> Counter[str]:
+    """The bytes of tables that the kernels of the embedding do not read: it is a row a token."""
+    tables = {
+        f"{value.dtype}{[*value.shape]}": value.nbytes // len(value) * max(len(value) - tokens, 0)
+        for value in decoder.values.values()
+        if value.ndim > 1
+    }
+    found = Counter[str]()
+    for event in events:
+        found[event.name] += sum(tables.get(array, 0) for array in event.arrays)
+    return found
+
+
+def _with_bytes(row: ProfileRow, decoder: CompiledDecoder, length: int, unread: int) -> ProfileRow:
+    """The row of attention with the keys and values of `length` tokens, or one without `unread`."""
+    size = row.bytes - unread
+    if row.name == _ATTENTION:
+        config = decoder.config
+        windows = [config.window if slides else None for slides in config.sliding]
+        lengths = [min(length, window or length) for window in windows or [None] * config.layers]
+        dtype = np.dtype(config.cache_dtype or decoder.dtype)
+        size = 2 * sum(lengths) * config.kv_heads * config.head_dim * dtype.itemsize
+    elif not unread:
         return row
-    config = decoder.config
-    windows = [config.window if slides else None for slides in config.sliding]
-    lengths = [min(length, window or length) for window in windows or [None] * config.layers]
-    dtype = np.dtype(config.cache_dtype or decoder.dtype)
-    size = 2 * sum(lengths) * config.kv_heads * config.head_dim * dtype.itemsize
     share = None
     if not obstacle() and row.duration:
         share = min(1.0, size / peak_bytes(size // row.calls) / row.duration)

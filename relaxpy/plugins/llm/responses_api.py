@@ -122,7 +122,8 @@ class ResponsesAnswer(Answer):
     @override
     def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> str:
         self._ended = reasons[0] or "stop"
-        self._added(self._parts(0, texts[0], is_last=True), range(self.started[0].read))
+        parts = self._parts(0, texts[0], is_last=True, is_cut=self._ended == "length")
+        self._added(parts, range(self.started[0].read))
         self._closed()
         return json.dumps(self._response(is_done=True))
 
@@ -135,7 +136,9 @@ class ResponsesAnswer(Answer):
     @override
     def chunk(self, piece: Piece) -> str:
         self._ended = piece.reason or "stop"
-        return self._added(self._parts(0, piece.text, is_last=piece.is_last), piece.tokens)
+        is_cut = self._ended == "length"
+        parts = self._parts(0, piece.text, is_last=piece.is_last, is_cut=is_cut)
+        return self._added(parts, piece.tokens)
 
     @override
     def last(self) -> str:
@@ -187,7 +190,8 @@ class ResponsesAnswer(Answer):
             kind = "function_call_arguments"
             events += self._of_item(f"{kind}.delta", delta=arguments, **which)
             events += self._of_item(f"{kind}.done", arguments=arguments, name=own["name"], **which)
-            self._items[-1] |= {"arguments": arguments, "status": "completed"}
+            status = "completed" if _is_whole(arguments) else "incomplete"
+            self._items[-1] |= {"arguments": arguments, "status": status}
             events += self._of_item("output_item.done", item=self._items[-1])
         return events
 
@@ -255,6 +259,15 @@ class ResponsesAnswer(Answer):
 
 _TEXTS: Final = {"message": "output_text", "reasoning": "reasoning_text"}
 """The types of texts of items, by those of these."""
+
+
+def _is_whole(arguments: str) -> bool:
+    """False for JSON that is cut off."""
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _new(kind: str) -> str:

@@ -435,7 +435,7 @@ class _Server:
         return body | {"total_duration": time.monotonic_ns() - begin, "load_duration": 0}
 
     async def ollama_model(self, request: Any) -> Any:
-        """What is known of a model without loading it."""
+        """The facts about a model that need no loading."""
         async with self._body(request) as fields:
             entry, _ = self.own.found(named_model(fields))
         return await self._in_reader(lambda: shown_model(*entry.facts()))

@@ -303,7 +303,7 @@ def _of_regex(regex: Any) -> dict[str, Any]:
 def _of_choice(choice: Any) -> dict[str, Any]:
     is_right = isinstance(choice, (list, tuple)) and choice
     if not is_right or not all(isinstance(text, str) and text for text in choice):
-        raise ParameterError.of("choice", choice, "a list of texts")
+        raise ParameterError.of("choice", choice, "a list of at least one text")
     return {"lark_grammar": f"start: {' | '.join(map(json.dumps, choice))}"}
 
 

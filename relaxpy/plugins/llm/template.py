@@ -186,11 +186,7 @@ _LONGEST_REPLY = 12 * template_process.MOST_LETTERS + 100
 
 
 def _checked(messages: Any) -> list[dict[str, Any]]:
-    """Messages whose contents are texts; one may have come as a list of parts that are texts.
-
-    Errors:
-        ModelError: these are not messages.
-    """
+    """Messages whose contents are texts; one may have come as a list of parts that are texts."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise ModelError(f"a conversation has at least one message, found {shown(messages)}")
     found = []

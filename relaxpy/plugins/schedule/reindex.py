@@ -162,9 +162,6 @@ def _first_condition(stage: Stage) -> PrimExpr:
     """The part of the predicate of a block that decides if it writes an element at all.
 
     Its init runs if any iteration of the reduction does, or if there is none.
-
-    Errors:
-        ScheduleError: a test is over loops of reductions and others.
     """
     reduced = [] if stage.block.init is None else stage.reduction_loops()
     names = {loop.loop_var for loop in reduced}

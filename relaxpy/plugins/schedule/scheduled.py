@@ -184,7 +184,7 @@ _MOST_STEPS = 256
 
 @functools.lru_cache(maxsize=16)
 def _steps(text: str) -> list[_Step]:
-    """The steps of schedules of kernels with this text, at least one once it was asked for."""
+    """The steps of schedules of kernels with this text, at least one once it was requested."""
     return []
 
 

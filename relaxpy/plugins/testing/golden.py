@@ -95,11 +95,7 @@ def is_array(value: object) -> bool:
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The arrays in nested tuples, by names that say where each is, as NumPy saves them.
-
-    Errors:
-        MisuseError (also TypeError): there is an array of objects or structures.
-    """
+    """The arrays in nested tuples, by names that say where each is, as NumPy saves them."""
     if isinstance(value, (tuple, list)):
         for k, item in enumerate(value):
             yield from _leaves(item, f"{name}_{k}")

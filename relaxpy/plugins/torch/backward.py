@@ -116,6 +116,21 @@ def _transposed(
     return grad
 
 
+def _moved(grad: Tensor, sizes: Sequence[Any], along: Callable[[int, Tensor], Tensor]) -> Tensor:
+    """The gradient of the operand of a map that selects elements along each of the last axes.
+
+    `along(k, x)` is the map along the k-th of them, of x of the shape `(1, 1, size, 1)`.
+    """
+    dtype = grad.dtype
+    grad = grad.to(torch.promote_types(dtype, torch.float32))
+    for k, size in enumerate(sizes):
+        axis = grad.dim() - len(sizes) + k
+        numbers = torch.arange(size, dtype=torch.float64, device=grad.device)[None, None, :, None]
+        zeros = grad.new_zeros([*grad.shape[:axis], size, *grad.shape[axis + 1 :]])
+        grad = zeros.index_add(axis, along(k, numbers).flatten().long(), grad)
+    return grad.to(dtype)
+
+
 @decomposition("avg_pool2d_backward", "avg_pool3d_backward")
 def avg_pool_backward(
     grad: Tensor,
@@ -162,12 +177,13 @@ def replication_pad_backward(grad: Tensor, x: Tensor, padding: Sequence[int]) ->
         before, after = padding[2 * (count - 1 - k) : 2 * (count - k)]
         return F.pad(unit, [0, 0, before, after], mode="replicate")
 
-    return _transposed(grad, x.shape[-count:], along)
+    return _moved(grad, x.shape[-count:], along)
 
 
 def _resize_gradient(name: str, options: int = 0) -> Callable[..., Any]:
     """The gradient of resizing by an operator with that many arguments before the scales."""
     resize = getattr(aten, name)
+    transposed = _moved if "nearest" in name else _transposed
 
     def backward(grad: Tensor, size: Any, old: Any, *arguments: Any) -> Tensor:
         scales = arguments[options:]
@@ -176,7 +192,7 @@ def _resize_gradient(name: str, options: int = 0) -> Callable[..., Any]:
             scale = scales[k] if k < len(scales) else None
             return resize(unit, [size[k], 1], *arguments[:options], scale, None)
 
-        return _transposed(grad, old[2:], along)
+        return transposed(grad, old[2:], along)
 
     return backward
 

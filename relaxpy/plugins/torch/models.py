@@ -111,11 +111,7 @@ def model_module(
 
 
 def _tensor(leaf: object) -> object:
-    """An example argument for PyTorch: an array becomes a tensor.
-
-    Errors:
-        MisuseError (also TypeError): PyTorch has no tensors of the array's datatype.
-    """
+    """An example argument for PyTorch: an array becomes a tensor."""
     if not isinstance(leaf, (np.ndarray, np.generic)):
         return leaf
     array = np.array(leaf)

@@ -32,7 +32,7 @@ def sympy_of(value: Any) -> Any:
 
 
 def _name_of(size: Any) -> str | None:
-    """The name that the user gave a size by `torch.export.Dim`, where it stands alone."""
+    """The name that the user gave a size by `torch.export.Dim`, where it is alone."""
     environment = getattr(getattr(size, "node", None), "shape_env", None)
     sources = getattr(environment, "var_to_sources", {}).get(sympy_of(size), ())
     named = getattr(environment, "source_name_to_debug_name", {})

@@ -133,11 +133,7 @@ class SetupTrainer(Pass):
 
 
 def _require_names(variables: Sequence[Var]) -> None:
-    """Check that each variable has a name of its own, by which a trainer knows its value.
-
-    Errors:
-        TransformError: two have one name.
-    """
+    """Check that each variable has a name of its own, by which a trainer knows its value."""
     names: set[str] = set()
     for var in variables:
         if var.name_hint in names:

@@ -1,9 +1,7 @@
 """The registry of patterns by name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 from relaxpy.tvm.libraries import patterns as _patterns  # it registers patterns
 
 _face(globals(), "relaxpy.relax.backend.pattern_registry")

@@ -1,9 +1,7 @@
 """The text of the syntax tree of a program."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.testing.ast_printer")
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """The codes that calls of `vm.builtin.match_shape` and `vm.builtin.make_shape` contain."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.testing.runtime_builtin")
 if TYPE_CHECKING:

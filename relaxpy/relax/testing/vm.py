@@ -1,9 +1,7 @@
 """Packed functions that tests of programs call, `test.vm.add` and others, and a check."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.testing.vm")
 if TYPE_CHECKING:

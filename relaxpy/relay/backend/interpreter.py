@@ -1,9 +1,7 @@
 """Values of programs and executors, under the path of TVM."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relay.backend.interpreter")
 if TYPE_CHECKING:

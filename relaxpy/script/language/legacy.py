@@ -113,23 +113,13 @@ def _func_type(
     return ty.FuncType(args, ret, pure)  # type: ignore[arg-type]
 
 
-def _object_type() -> ty.ObjectType:
-    """Any value."""
-    return ty.ObjectType()
-
-
-def _packed_func_type() -> ty.PackedFuncType:
-    """A packed function."""
-    return ty.PackedFuncType()
-
-
 DynTensorType = TypeName("DynTensorType", _dyn_tensor_type)
 TensorType = TypeName("TensorType", _tensor_type)
 ShapeType = TypeName("ShapeType", _shape_type)
 TupleType = TypeName("TupleType", _tuple_type)
 FuncType = TypeName("FuncType", _func_type)
-ObjectType = TypeName("ObjectType", _object_type)
-PackedFuncType = TypeName("PackedFuncType", _packed_func_type)
+ObjectType = TypeName("ObjectType", ty.ObjectType)
+PackedFuncType = TypeName("PackedFuncType", ty.PackedFuncType)
 PrimType = Prim
 
 

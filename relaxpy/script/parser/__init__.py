@@ -1,9 +1,7 @@
 """From text to IR, and TVM's names: the namespaces of programs, and the functions that read them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.script.parser")
 if TYPE_CHECKING:

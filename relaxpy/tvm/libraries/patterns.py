@@ -506,18 +506,13 @@ def _residual_fits(context: graph.PatternCheckContext) -> bool:
         return True
     root = bound[context.annotated_expr["root"]]
     var = residual if isinstance(residual, Var) else bound.get(residual)
-    if var is None or var in _computed_from(root, context):
+    if var is None or var in reached([root], lambda v: context.var_usages.get(v, ())):
         return False
     out, dims = literal_shape(root), literal_shape(var)
     if out is None or not dims:
         return False
     is_bias = bool(prove_equal(dims[-1], out[-1])) and is_one(product(dims[:-1]))
     return is_bias or equal_shapes(out, dims)
-
-
-def _computed_from(var: Var, context: graph.PatternCheckContext) -> set[Var]:
-    """A variable, and those of the block that are computed from it."""
-    return {*reached([var], lambda v: context.var_usages.get(v, ()))}
 
 
 def _cutlass_supports_attention(context: graph.PatternCheckContext) -> bool:

@@ -50,11 +50,7 @@ class _AttrsType(type):
 
     @override
     def __call__(cls, **attributes: Any) -> Attrs:
-        """The table of these attributes, and of the defaults of the others.
-
-        Errors:
-            MisuseError: the operator has no such attribute, or one has no default and is missing.
-        """
+        """The table of these attributes, and of the defaults of the others."""
         parameters = cls.operator.signature.attributes
         for name in attributes.keys() - parameters.keys():
             raise MisuseError(

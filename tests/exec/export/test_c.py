@@ -326,7 +326,8 @@ def test_the_command_line_writes_a_library(
 
 
 def test_functions_with_the_names_of_others_are_told_apart(tmp_path: Path) -> None:
-    names = ["error", "main", "main_workspace", "cpu", "pool_start", "threads", "int", "main_2"]
+    names = ["error", "main", "main_workspace", "cpu", "cpu_known", "pool_start", "threads", "int"]
+    names.append("main_2")
     text = "".join(
         f"    @R.function\n    def {name}(x: R.Tensor((3,), 'float32')):\n"
         f"        return R.add(x, R.const({float(n)}, 'float32'))\n"
@@ -510,12 +511,52 @@ int main(void) {
 """
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "operand", "problem"),
+    [
+        ("t.f", "t.f", "y", "t.f is t_f in C, which has other datatypes or ranks in another call"),
+        ("t.f", "t.f", "z", "t.f is t_f in C, which has other datatypes or ranks in another call"),
+        ("t.f", "t_f", "x", "t_f is t_f in C, which t.f is, too"),
+        ("int", "t.f", "x", "int is int in C, which is a word of C"),
+        ("model.main", "t.f", "x", "model.main is model_main in C, which is a name of the library"),
+        ("model.g", "t.f", "x", "model.g is model_g in C, which is a name of the library"),
+        ("t.f", "model.Error", "x", "model.Error is model_Error in C, which is a name of the lib"),
+    ],
+)
+def test_a_function_of_c_is_one_packed_function_with_one_signature(
+    first: str, second: str, operand: str, problem: str, tmp_path: Path
+) -> None:
+    calls = zip("ab", (first, second), ("x", operand), strict=True)
+    lines = [f'{n} = R.call_dps_packed("{f}", ({o},), {o}.struct_info)' for n, f, o in calls]
+    x, y, z = 'R.Tensor((4,), "float32")', 'R.Tensor((4,), "int32")', 'R.Tensor((2, 2), "float32")'
+    for name, sinfo in (("x", x), ("y", y), ("z", z)):
+        lines = [line.replace(f"{name}.struct_info", sinfo) for line in lines]
+    text = f"""
+@I.ir_module
+class Program:
+    @R.function(pure=False)
+    def main(x: {x}, y: {y}, z: {z}):
+        {lines[0]}
+        {lines[1]}
+        return (a, b)
+    @R.function
+    def g(x: {x}):
+        return R.exp(x)
+"""
+    executable = relaxpy.compile(from_source(HEAD + text), "native")
+    with pytest.raises(CompileError, match=re.escape(problem)):
+        executable.export(tmp_path / "model.a", extern=[first, second])
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_packed_functions_are_given_in_c(tmp_path: Path) -> None:
     executable = relaxpy.compile(from_source(HEAD + EXTERN), "native")
     with pytest.raises(CompileError) as error:
         executable.export(tmp_path / "model.a", extern=["test.sum"])
     assert "the packed function test.scaled" in str(error.value)
     assert "the packed function test.sum" not in str(error.value)
+    with pytest.raises(MisuseError, match=r"no exported function calls 'test\.sun'"):
+        executable.export(tmp_path / "model.a", extern=["test.sum", "test.scaled", "test.sun"])
     executable.export(tmp_path / "model.a", extern=["test.sum", "test.scaled"])
     (tmp_path / "main.c").write_text(GIVEN)
     options = ["cc", "-std=c11", *WARNINGS, *SANITIZERS]

@@ -28,7 +28,7 @@ def f(x: f32[8]):
         old[vi] = x[vi] + T.float32(1)
     for i in S(8):
         x[vi] = old[7 - vi]
-# body: np.add(x, 1.0, out=old)
+# body: np.add(x, rt.float32[1.0], out=old)
 --- rows that are added
 def f(x: f32[6], y: f32[5]):
     wide = T.alloc_buffer((5, 6), "float32")

@@ -54,7 +54,7 @@ def f(A: f32[n, m], B: f32[n, m]):
             vj = T.axis.spatial(m, f % m)
             B[vi, vj] = A[vi, vj] + T.float32(1)
 # args: n=3, m=4
-# source: np.add(A, 1.0, out=B)
+# source: np.add(A, rt.float32[1.0], out=B)
 # whole: yes
 --- threads
 def f(A: f32[n, m], B: f32[n, m]):
@@ -67,7 +67,7 @@ def f(A: f32[n, m], B: f32[n, m]):
                 B[vi, vj] = A[vi, vj] + T.float32(1)
 # args: n=13, m=31
 # args: n=0, m=3
-# source: np.add(A, 1.0, out=B)
+# source: np.add(A, rt.float32[1.0], out=B)
 # whole: yes
 --- another shape
 def f(A: f32[4, 6], B: f32[3, 8]):
@@ -93,7 +93,7 @@ def f(A: f32[60], B: f32[60]):
             T.where((i0 * 4 + i1) * 8 + i2 < 60)
             vi = T.axis.spatial(60, i0 * 32 + i1 * 8 + i2)
             B[vi] = A[vi] + T.float32(1)
-# source: np.add(A, 1.0, out=B)
+# source: np.add(A, rt.float32[1.0], out=B)
 # whole: yes
 """)
 

@@ -94,7 +94,7 @@ def f(A: f32[4, 3], B: f32[4, 3]):
         half[i, j] = A[i, j] * T.float32(0.5)
     for i, j in T.grid(4, 3):
         B[i, j] = half[i, j]
-# ends: np.multiply(A, 0.5, out=B)
+# ends: np.multiply(A, rt.float32[0.5], out=B)
 --- a reshaped parameter is not allocated
 def f(x: f32[3, 4], out: f32[12]):
     flat = T.alloc_buffer((12,), "float32")

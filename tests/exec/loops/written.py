@@ -12,9 +12,9 @@ after a kernel say what it is called with, and what is known of the program that
     # methods: elementwise; scatter     how the statements run
     # reason: calls test.halve          why the only statement runs one element at a time
     # whole: yes                        no statement runs in a loop
-    # source: np.add(A, 1.0, out=B)     what the source has
+    # source: np.add(A, rt.float32[1.0], out=B)     what the source has
     # not source: rt.take               what it has not
-    # ends: np.add(A, 1.0, out=B)       what the last line of the source is
+    # ends: np.add(A, rt.float32[1.0], out=B)       what the last line of the source is
     # body: y[...] = x[2:6]             what the source has after the check of memory that overlaps
     # rtol: 1e-4                        instead of 1e-5
     # native: runs                      native code leaves no call without an error to NumPy

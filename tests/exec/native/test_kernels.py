@@ -100,6 +100,29 @@ def test_remainders_and_floors_of_quotients_are_those_of_numpy(dtype: str) -> No
         np.testing.assert_array_equal(*(np.signbit(x[numbers]) for x in (one, other)))
 
 
+def test_quotients_by_the_number_of_a_row_have_the_bits_of_numpy() -> None:
+    """Rows are divided by reciprocals, except where digits of a remainder would be lost."""
+    func = function("R.divide(x0, x1)", '("n", 4099), "float32"', '("n", 1), "float32"')
+    native = relaxpy.compile(func, target="native")
+    limits = np.float32(2.0) ** np.array(
+        [-149, -127, -126, -86, -85, -84, -41, -40, 39, 40, 85, 86]
+    )
+    special = np.array([0, 1, 3, 1e-40, 3e38, np.inf, np.nan], "float32")
+    special = np.concatenate([special, limits, np.nextafter(limits, np.float32(0))])
+    special = np.concatenate([special, -special])
+    scales = 10.0 ** RNG.uniform(-38, 38, 500)
+    b = np.concatenate([special, *RNG.standard_normal((2, 500)) * [scales, np.ones(500)]])
+    a = RNG.standard_normal((len(b), 4099)) * 10.0 ** RNG.uniform(-30, 30, 4099)
+    a[::2, 1024:] = RNG.standard_normal((len(b[::2]), 3075))
+    a[:, :500:8] = RNG.choice(special, a[:, :500:8].shape)
+    a, b = a.astype("float32"), b.astype("float32")[:, None]
+    with np.errstate(all="ignore"):
+        expected = a / b
+    found = native["main"](a, b)
+    same = (found.view("int32") == expected.view("int32")) | (np.isnan(found) & np.isnan(expected))
+    assert same.all()
+
+
 KERNEL = """
 @T.prim_func
 def main(

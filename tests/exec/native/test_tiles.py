@@ -1,5 +1,7 @@
 """Register-tiled contractions: right, within their arrays, and the same on every processor."""
 
+import ctypes
+import platform
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,12 +12,15 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.machine.platforms import LINE_BYTES, WASM32
+from relaxpy.exec.machine.process import process
 from relaxpy.exec.machine.tuning import Tiles
 from relaxpy.exec.native.contraction.blocking import column_blocks, up
-from relaxpy.exec.native.contraction.geometry import tile_of
-from relaxpy.exec.native.contraction.operands import Initial, Matrix
+from relaxpy.exec.native.contraction.geometry import RegisterTile, tile_of
+from relaxpy.exec.native.contraction.operands import Gemm, Initial, Matrix
+from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.writer import F32, I8, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
+from relaxpy.exec.native.values.packing import Packing
 from relaxpy.target import Native
 from tests.exec.native.contractions import Kernel, check, expected
 from tests.guard_pages import guarded
@@ -75,6 +80,37 @@ def test_one_kernel_serves_all_sizes(subscripts: str) -> None:
         check(subscripts, *placed, result)
 
 
+def reads_subnormals(kernel: Kernel, *arrays: np.ndarray) -> bool:
+    """True if a call computes with subnormal numbers: the processor's flag of these is set."""
+    environment = (ctypes.c_uint32 * 8)()
+    libm = ctypes.CDLL("libm.so.6")
+    libm.fegetenv(environment)
+    environment[7] &= ~0x3F  # MXCSR
+    libm.fesetenv(environment)
+    kernel(*arrays)
+    libm.fegetenv(environment)
+    return bool(environment[7] & 2)
+
+
+@pytest.mark.skipif(
+    (process().system.name, platform.machine()) != ("linux", "x86_64"),
+    reason="the environment has another form here",
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("machine", [host, narrow])
+@pytest.mark.parametrize("subscripts", ORDERS)
+def test_old_contents_of_memory_are_not_multiplied(subscripts, machine, dtype) -> None:
+    """Each operation on a subnormal number takes an assist of microcode on many processors."""
+    rows = numbers(shapes(subscripts, {"m": 9, "n": 1, "k": 70})[0], dtype)
+    kernel = None
+    for n, tiny in ((130, True), (1, False), (17, False), (70, False)):
+        _, b, c = shapes(subscripts, {"m": 9, "n": n, "k": 70})
+        columns = np.full(b, np.finfo(dtype).tiny / 4) if tiny else numbers(b, dtype)
+        arrays = [rows, columns.astype(dtype), np.zeros(c, dtype)]
+        kernel = kernel or Kernel(subscripts, arrays, symbolic="mnk", machine=machine(), packs=True)
+        assert reads_subnormals(kernel, *arrays) == tiny
+
+
 @pytest.mark.parametrize(
     ("dtype", "out"),
     [
@@ -99,17 +135,26 @@ def test_a_copy_of_rows_serves_several_blocks_of_columns(dtype, out, symbolic) -
     run("mk,nk->mn", extents, dtype, out, accumulator=wide, symbolic=symbolic)
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize(("rows", "k", "window"), [("m", 2048, 1), ("rm", 128, 9)])
-def test_tiles_prefetch_the_columns_that_are_copied_next(rows, k, window, monkeypatch) -> None:
-    """All cache lines but those of the first k-block, before which no tile runs."""
+def test_tiles_prefetch_the_block_that_is_read_next(
+    rows, k, window, is_packed, monkeypatch
+) -> None:
+    """All cache lines but those of the first k-block that is copied: no tile runs before it."""
     columns, height = 192, (56,) if rows == "m" else (7, 8)
     a = numbers((*height, k, window + 1), "float32", 1)[..., :window]
     b, c = numbers((columns, k, window), "float32", 2), np.zeros((*height, columns), "float32")
-    lines = np.zeros(b.nbytes // LINE_BYTES, "uint8")
+    memory, lines, blocks = b.copy(), np.zeros(b.nbytes // LINE_BYTES, "uint8"), []
 
-    def mark(f: Function, pointer: Value) -> None:
+    def emitter(f: Function, contraction: Gemm, tile: RegisterTile) -> TileEmitter:
+        b = replace(contraction.b, is_packed=is_packed)
+        found = TileEmitter(f, replace(contraction, b=b), tile)
+        blocks.append((found.width, found.depth))
+        return found
+
+    def mark(f: Function, pointer: Value, *, level: int = 1) -> None:
         if f.name == "kernel":  # not those in the copy of columns
-            place = f.cast("ptrtoint", pointer, "i64") - b.ctypes.data
+            place = f.cast("ptrtoint", pointer, "i64") - memory.ctypes.data
             line = f.arithmetic("sdiv", place, LINE_BYTES)
             is_inside = f.compare("ult", line, lines.size)
             at = f.select(is_inside, line + lines.ctypes.data, sink.ctypes.data)
@@ -118,12 +163,16 @@ def test_tiles_prefetch_the_columns_that_are_copied_next(rows, k, window, monkey
     sink = np.zeros(1, "uint8")
     monkeypatch.setattr(Function, "prefetch", mark)
     subscripts = f"{rows}kx,nkx->{rows}n"
-    Kernel(subscripts, (a, b, c))(a, b, c)
+    kernel, [(width, depth)] = Kernel(subscripts, (a, b, c), emitter=emitter), blocks
+    if is_packed:
+        packing = Packing(width, ((k, window), (window, 1)), (columns, k * window))
+        memory[...] = packing.packed(b).reshape(b.shape)
+    kernel(a, memory, c)
     check(subscripts, a, b, c)
-    left = np.argwhere(lines.reshape(columns, -1) == 0)
-    width, depth = 16 * 3, Tiles.DEPTH * 5 // 4
-    assert len(left)
-    assert (left < [width, depth * b.itemsize // LINE_BYTES]).all()
+    left = np.argwhere(lines.reshape(1 if is_packed else columns, -1) == 0)
+    # After the last block, the next tasks read the first one of packed columns again.
+    assert bool(len(left)) is not is_packed
+    assert (left * [1, LINE_BYTES // b.itemsize] < [width, depth]).all()
 
 
 @pytest.mark.parametrize("n", [1, 33, 49])

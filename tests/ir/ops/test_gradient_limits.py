@@ -218,6 +218,7 @@ def test_counts_that_are_no_narrow_floats(function, count, slope, dtype) -> None
             [0, 0, 0, 0],
             [1, 0, 0, 0],
         ),
+        (lambda x: R.power(R.zeros_like(x), x), [-1, -0.0, 0, 2], [-INF, 0, 0, 0]),
         (R.prod, [2, 0, 3], [0, 6, 0]),
         (lambda x: R.atan2(x, R.zeros_like(x)), [-0.0, 0, 2, INF], [0, 0, 0, 0]),
         (lambda x: R.atan2(R.zeros_like(x), x), [-0.0, 0, 2, -INF], [0, 0, 0, 0]),

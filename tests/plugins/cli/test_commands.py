@@ -435,6 +435,11 @@ def test_files_after_one_that_cannot_be_read_are_checked(folder, capsys) -> None
         ("source model.py --kernel k", 2, "the executable has no kernel 'k'"),
         ("explain NONE-0", 2, "NONE-0"),
         ("compile model.py", 2, "required: -o/--output"),
+        (
+            "export model.py -o m.o --for linux-x86_64 --for linux-aarch64",
+            2,
+            "a library is for one system, found linux-x86_64 and linux-aarch64",
+        ),
         ("run chat.gguf", 2, "relaxpy generate, chat, serve, profile and export take one"),
         ("check model.py --what", 2, "unrecognized arguments: --what\n"),
         ("run model.py --rando 0", 2, "unrecognized arguments: --rando 0; did you mean '--random'"),
@@ -448,6 +453,12 @@ def test_errors_have_a_message_and_an_exit_code(line, code, message, capsys, fol
     assert message in err
     assert found == code
     assert "Traceback" not in err
+
+
+def test_a_missing_file_is_named_before_a_missing_package(capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "relaxpy.plugins.onnx.importer", None)
+    assert main(["run", "missing.onnx", "x.npy"]) == 2
+    assert "relaxpy: error: missing.onnx: No such file" in capsys.readouterr().err
 
 
 def test_a_folder_without_programs_is_not_said_to_be_without_errors(capsys, folder) -> None:

@@ -12,10 +12,11 @@ from tests.plugins.llm import tiny
 from tests.plugins.llm.parts import ASK, CALLS, NAMES, ONE, SHOWN, TEMPLATES, THINKS, TOOLS, TWO
 
 
-def parts_of(layout: Layout, pieces: list[str]) -> list[Part]:
+def parts_of(layout: Layout, pieces: list[str], *, is_cut: bool = False) -> list[Part]:
     """The parts of an answer, whose neighbours of one kind are joined."""
     splitter, found = Splitter(layout), []
-    for part in [part for piece in pieces for part in splitter.add(piece)] + splitter.end():
+    added = [part for piece in pieces for part in splitter.add(piece)]
+    for part in added + splitter.end(is_cut=is_cut):
         if found and part.kind == found[-1].kind != "call":
             part = Part(part.kind, found.pop().text + part.text)
         found.append(part)
@@ -63,6 +64,25 @@ def test_calls_are_found_wherever_their_text_is_cut(
     assert parts_of(layout, list(text)) == wanted
     for cut in range(len(text)):
         assert parts_of(layout, [text[:cut], text[cut:]]) == wanted
+
+
+@pytest.mark.parametrize(("name", "text", "wanted"), [row for row in WRITTEN if row[2]][:-2])
+def test_calls_that_are_cut_off_have_their_arguments_so_far(
+    name: str, text: str, wanted: list[Part]
+) -> None:
+    layout = Layout(None, Style.of(TEMPLATES[name]), NAMES)
+    calls = [part for part in wanted if part.kind == "call"]
+    for cut in range(text.index("weather"), len(text)):
+        found = parts_of(layout, [text[:cut]], is_cut=True)
+        own = [part for part in found if part.kind == "call"]
+        for part, whole in zip(own, calls, strict=False):
+            assert part.name == whole.name
+            assert whole.text.startswith(part.text)
+        assert own[:-1] == calls[: max(len(own) - 1, 0)]
+        assert own or cut <= text.index('{"city')
+        if cut < text.index("}"):  # what begins a call is no content
+            assert [part for part in found if part not in own] == wanted[: -len(calls)]
+    assert parts_of(layout, ['{"title": "cu'], is_cut=True) == [Part("content", '{"title": "cu')]
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -193,6 +213,34 @@ def test_several_calls_may_be_required(name: str, serve: Any) -> None:
         ).choices
         found.add(len(answer.message.tool_calls or []))
     assert max(found) > 1
+
+
+def test_a_call_that_is_cut_off_ends_by_its_length(models: Any, serve: Any, writes: Any) -> None:
+    lm, client = models["hermes"], serve("hermes")
+    text = f"<tool_call>\n{ONE}"
+    most = len(lm.tokenizer.encode(text[: text.index("Rome") + 2], is_rendered=True))
+    writes(lm, text)
+    only = {"type": "function", "function": {"name": "weather"}}
+    options: dict[str, Any] = {"model": "tiny", "messages": ASK, "tools": TOOLS}
+    options |= {"tool_choice": only, "max_tokens": most}
+    [choice] = client.chat.completions.create(**options).choices
+    assert (choice.finish_reason, choice.message.content) == ("length", None)
+    [call] = choice.message.tool_calls
+    assert (call.function.name, call.function.arguments[:11]) == ("weather", '{"city": "R')
+    chunks = list(client.chat.completions.create(stream=True, **options))
+    assert joined(chunks) == ("", "", [("weather", call.function.arguments)], "length")
+    assert len(chunks) == 2  # the role and the call: what is held back makes no event
+    tool = {"type": "function", **TOOLS[0]["function"], "strict": False}
+    answer = client.responses.create(
+        model="tiny",
+        input="hello cat",
+        tools=[tool],
+        tool_choice={"type": "function", "name": "weather"},
+        max_output_tokens=most,
+    )
+    [item] = answer.output
+    assert (answer.status, item.type, item.status) == ("incomplete", "function_call", "incomplete")
+    assert item.arguments == call.function.arguments
 
 
 def test_calls_beyond_the_first_are_left_out_if_they_are_not_wanted(

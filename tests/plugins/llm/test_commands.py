@@ -289,14 +289,29 @@ def test_nothing_is_kept_of_a_chat_that_does_not_want_it(
         ),
         (
             ("generate", "{folder}", "x", "--cache-dtype", "int8"),
-            1,
-            "cache_dtype is one of float16, bfloat16, float32, found 'int8'",
+            2,
+            "--cache-dtype cannot be 'int8', expected one of float16, bfloat16, float32",
         ),
         (("generate", "{folder}", "x", "--stop", ""), 2, "error: --stop cannot be ['']"),
         (("generate", "{folder}", "x", "--max-tokens", "999"), 1, "999 more are too many"),
         (("generate", "{folder}", "x" * 999), 1, "leaves no room for an answer"),
         (("generate", "{folder}", "x", "--target", "gpu"), 2, "there is no target 'gpu'"),
-        (("generate", "{folder}", "x", "--context", "999"), 1, "the model reads 256 tokens, not"),
+        (
+            ("generate", "{folder}", "x", "--context", "999"),
+            2,
+            "--context cannot be 999, expected at most the 256 tokens that the model reads",
+        ),
+        (("serve", "{folder}", "--context", "999"), 2, "--context cannot be 999, expected at"),
+        (
+            ("perplexity", "{folder}", "{folder}/config.json", "--context", "1"),
+            2,
+            "--context cannot be 1, expected an integer from",
+        ),
+        (
+            ("serve", "{folder}", "--memory", "12"),
+            2,
+            "expected a size with its unit, such as 8GB, found '12'",
+        ),
         (("generate", "{folder}", "x", "--quantize", "q9"), 2, "unknown quantisation 'q9'"),
         (("generate", "{folder}", "x", "--temprature", "1"), 2, "did you mean '--temperature'?"),
         (("generate", "{folder}", "x", "--temp", "1"), 2, "did you mean '--temperature'?"),
@@ -363,7 +378,7 @@ def test_serve_refuses_the_only_model_that_is_left_if_it_is_too_large(
     code, out, err = run(capsys, "serve", tmp_path / "bad", folder, "--memory", "1KB")
     assert (code, out, as_loaded) == (2, "", [])
     assert "bad is not served: " in err
-    assert re.search(r"'tiny' needs .* GB, and all models together may have 0\.00 GB", err)
+    assert re.search(r"'tiny' needs [1-9]\S* [kM]B, and all models together may have 1 kB, or", err)
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])

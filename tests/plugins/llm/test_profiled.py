@@ -36,6 +36,8 @@ def test_a_profile_has_each_operator_in_its_layer(lm: Any) -> None:
             assert own["attention"].bytes == 2 * seen * 2 * 16 * 4  # 2 heads of 16 float32
             assert own["attention"].calls == 1
             assert str(own["attention"].calls) in str(step)
+        rows = [row.bytes for row in step.layers["embedding"]]
+        assert rows == [step.tokens * (4 + 2 * 4 * 64)]  # a number, and 64 float32 in and out
     weights = {name: value.nbytes for name, value in lm.decoder.values.items()}
     for layer, part in (("layer 1", "blocks.0."), ("layer 2", "blocks.1."), ("head", "head.")):
         size = sum(nbytes for name, nbytes in weights.items() if name.startswith(part))

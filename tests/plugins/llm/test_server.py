@@ -474,6 +474,7 @@ NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
         ({"seed": "x"}, 400, "seed cannot be 'x'"),
         ({"stop": [1]}, 400, r"stop cannot be \[1\]"),
         ({"max_tokens": 0}, 400, "max_tokens cannot be 0"),
+        ({"max_tokens": -2}, 400, "max_tokens cannot be -2"),
         ({"messages": []}, 400, r"messages cannot be \[\]"),
         ({"messages": "hi"}, 400, "messages cannot be 'hi'"),
         ({"messages": [{"role": "x", "content": ""}]}, 400, "a message has a role"),
@@ -538,7 +539,7 @@ def test_values_that_clients_send(running: Running, lm: Any, fields: dict[str, A
 
 def test_answers_end_where_the_context_or_the_server_ends_them(running: Running, lm: Any) -> None:
     body = {"prompt": "the cat", "temperature": 0, "logit_bias": {"1": -100}}
-    for wanted, read in ((240, 100), (100_000, 100), (99, 99)):
+    for wanted, read in ((240, 100), (100_000, 100), (99, 99), (-1, 100)):
         answer = httpx.post(f"{running.url}/v1/completions", json={**body, "max_tokens": wanted})
         assert answer.json()["usage"]["completion_tokens"] == read
     body |= {"prompt": [5] * 250, "max_tokens": 90}

@@ -143,7 +143,7 @@ def test_a_model_that_answers_is_not_unloaded(shelf: Shelf) -> None:
         lease = await models.lease("a")
         answer = asyncio.ensure_future(words_of(lease, 30))
         await asyncio.sleep(0)
-        with pytest.raises(ApiError, match=r"the model 'b' needs .* GB, but a answer") as caught:
+        with pytest.raises(ApiError, match=r"the model 'b' needs .* MB, but a answer") as caught:
             await models.lease("b")
         assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "5"})
         await models.unload("a")  # it goes when it has answered

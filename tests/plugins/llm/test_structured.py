@@ -93,6 +93,10 @@ def test_every_answer_is_of_its_schema(forms: Forms) -> None:
         ({"grammar": CALCULATION}, lambda t: isinstance(eval(t), int)),
         ({"schema": True and {"type": "boolean"}}, lambda t: t in ("true", "false")),
         (
+            {"schema": {"type": "string", "format": "path", "pattern": "^[ab]$"}},
+            lambda t: t in ('"a"', '"b"'),
+        ),
+        (
             {"schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}},
             lambda t: 0 < float(t) <= 0.5,
         ),
@@ -158,6 +162,10 @@ def test_names_of_properties_are_written_as_they_are(forms: Forms) -> None:
         (
             {"schema": {"properties": {"a": {"items": {"type": "strin"}}}}},
             "schema cannot be followed at #/properties/a/items: Invalid type: strin",
+        ),
+        (
+            {"schema": {"type": "string", "format": "iri"}},
+            "schema cannot be followed at #: Unknown format: iri",
         ),
         (
             {

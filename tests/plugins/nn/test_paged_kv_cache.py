@@ -439,7 +439,7 @@ def test_what_is_refused_leaves_the_cache_usable() -> None:
             lambda: fused(cache, 0, 1.0, qkv.astype("float64"), out),
             "qkv has the datatype float64, ",
         ),
-        (lambda: fused(cache, 0, 1.0, None, out), "qkv is no tensor, found None"),
+        (lambda: fused(cache, 0, 1.0, None, out), "qkv is not a tensor, found None"),
         (lambda: fused(cache, 0, 1.0, qkv, out.astype("int32")), "int32, expected a float"),
         (lambda: fused(cache, 0, 1.0, qkv, lse[0, :3], out), r"of sinks has the shape \(3,\), exp"),
         (lambda: fused(cache, 0.5, 1.0, qkv, out), "expected an integer, found 0.5"),
@@ -581,7 +581,7 @@ def test_recurrent_states_go_back() -> None:
     for wrong, message in (
         (np.zeros(3, "int64"), r"has the shape \(3,\), expected \(2\)"),
         (np.zeros(2, "int32"), "datatype int32, expected int64"),
-        (None, "is no tensor, found None"),
+        (None, "is not a tensor, found None"),
     ):
         for access in (get, put):
             with pytest.raises(RuntimeCheckError, match=message):

@@ -122,6 +122,30 @@ def test_images_resized_without_steps(mode: str) -> None:
     compare(model, images(2))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.interpolate(x, (5, 12), mode="nearest"),
+        lambda x: F.interpolate(x, (12, 3), mode="nearest-exact"),
+        lambda x: F.pad(x, [1, 2, 3, 0], mode="replicate"),
+    ],
+)
+def test_gradients_of_copies_that_are_not_finite_stay_where_they_are(
+    function: Any, dtype: Any
+) -> None:
+    torch._dynamo.reset()
+    x, found = images(2).to(dtype), []
+    for run in (function, torch.compile(function, backend=relax_dynamo())):
+        x = x.detach().requires_grad_()
+        y = run(x)
+        weights = torch.ones_like(y)
+        weights[..., 2, 1] = torch.inf
+        y.backward(weights)
+        found.append(x.grad)
+    assert torch.equal(*found)
+
+
 def test_images_of_known_sizes_are_resized_by_one_operator() -> None:
     def resized(x: Any) -> Any:
         return F.interpolate(F.interpolate(x, (3, 4), mode="bilinear"), scale_factor=2)

@@ -754,20 +754,13 @@ def lane_of(value: tir.PrimExpr, lane: tir.PrimExpr) -> tir.PrimExpr:
             guard = None if predicate is None else lane_of(predicate, lane)
             return BufferLoad(buffer, tuple(lane_of(i, lane) for i in indices), guard)
         case tir.Shuffle(vectors=vectors, indices=indices):
-            return _shuffle_lane(vectors, indices, lane)
+            return _select_lane([_concatenated_lane(vectors, index) for index in indices], lane)
         case _:
 
             def change(child: Node) -> Node:
                 return lane_of(cast("tir.PrimExpr", child), lane)
 
             return map_children(change, value)
-
-
-def _shuffle_lane(
-    vectors: Sequence[tir.PrimExpr], indices: Sequence[tir.PrimExpr], lane: tir.PrimExpr
-) -> tir.PrimExpr:
-    """Lane `lane` of a shuffle: the lane at `indices[lane]` of the concatenated vectors."""
-    return _select_lane([_concatenated_lane(vectors, index) for index in indices], lane)
 
 
 def _concatenated_lane(vectors: Sequence[tir.PrimExpr], index: tir.PrimExpr) -> tir.PrimExpr:

@@ -137,14 +137,22 @@ class Copies:
 
         If the whole operand is packed already, it is a part of that.
         """
-        f, whole = self.f, self.contraction.b
-        if not whole.is_packed:
-            self._copy_columns(b, axes, columns)
-            return Matrix(self.panel, self.packed)
+        if self.contraction.b.is_packed:
+            return self.packed_panel(columns, before)
+        self._copy_columns(b, axes, columns)
+        return Matrix(self.panel, self.packed)
+
+    def packed_panel(self, columns: Columns, before: Size, *, is_next: bool = False) -> Matrix:
+        """That part of a packed operand; the k-block after it, or the first after the last one."""
+        f, width, extent = self.f, self.sizes.width, self.contraction.column.extent
         rows = int(math.prod(extents(self.contraction.over)))
         place = combine(f, "mul", columns.start, rows)
-        place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
-        return moved(f, whole, place)
+        place = combine(f, "add", place, combine(f, "mul", before, width))
+        if is_next:
+            assert isinstance(extent, int)
+            place = combine(f, "add", place, self.sizes.depth * width)
+            place = combine(f, "srem", place, up(extent, width) * rows)
+        return moved(f, self.contraction.b, place)
 
     def copy_rows(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
         """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""
@@ -214,6 +222,25 @@ class Copies:
             pack(f, b, block, place, self.sizes.width, vector)
 
         each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
+        if isinstance(extent, Value) and not self.dots:
+            self._clear_columns(extent, total(f, [axis.extent for axis in axes]))
+
+    def _clear_columns(self, first: Value, rows: Size) -> None:
+        """Store zeros in the vectors of a block after those that begin before column `first`.
+
+        Tiles multiply them, too: what the memory had before may be subnormal, which is slow.
+        """
+        f, width = self.f, self.sizes.width
+        vector = Type(self.packed.element, self.lanes)
+
+        def clear(column: Value, row: Value) -> None:
+            f.store(f.const(vector, 0), advance(f, self.panel, row * width + column, vector))
+
+        start = f.arithmetic("and", first + (self.lanes - 1), -self.lanes)
+        f.loop(
+            *(start, width, self.lanes, []),
+            lambda column: f.loop(0, rows, 1, [], partial(clear, column)) and None,
+        )
 
 
 def _with_swapped_pairs(memory: Matrix, raw: Value) -> Value:

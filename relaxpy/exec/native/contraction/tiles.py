@@ -426,18 +426,27 @@ class TileEmitter:
         strides = zip(steps.axes, along_first, along_second, strict=True)
         axes = merged([GemmAxis(axis.extent, along, other) for axis, along, other in strides])
         ends = steps.is_first, steps.is_last
-        in_lines = self._in_lines(axes) if self._copies_columns() else None
+        after = self._after(steps, columns)
+        in_lines = None if after is None else self._in_lines(axes)
         if in_lines is None:
             return _KBlock(axes, first, first_row, second, *ends)
-        after = moved(self.f, steps.b, self._next_columns(steps.is_last))
         return _KBlock(in_lines, first, first_row, second, *ends, after=after)
 
-    def _copies_columns(self) -> bool:
-        """True if the second operand is copied column by column, each of which is contiguous.
+    def _after(self, steps: _Steps, columns: Columns) -> Matrix | None:
+        """The block of the second operand that is read next, if tiles prefetch it.
 
-        Memory is slower than such copies, and has nothing to do while tiles read a copy: they
-        prefetch the next block.
+        Memory, or a distant cache, is slower than the first tile that reads a block, and has
+        nothing to do while the others read it again.
         """
+        is_single = self.chunked is None and equals(self.column_blocks, 1)
+        if self.contraction.b.is_packed and not self.packs_a and not is_single:
+            return self.copies.packed_panel(columns, steps.before, is_next=True)
+        if not self._copies_columns():
+            return None
+        return moved(self.f, steps.b, self._next_columns(steps.is_last))
+
+    def _copies_columns(self) -> bool:
+        """True if the second operand is copied column by column, each of which is contiguous."""
         over, column = self.contraction.over, self.contraction.column.b
         if self.packs_a or not self.packs_b or self.contraction.b.is_packed:
             return False
@@ -455,21 +464,33 @@ class TileEmitter:
         return self.f.select(is_last, self.f.index(there), self.f.index(self.depth))
 
     def _in_lines(self, axes: Sequence[GemmAxis]) -> tuple[GemmAxis, ...] | None:
-        """The axes, with iterations of the outermost one in which columns have about a cache line.
+        """The axes, with iterations of the outermost one in which tiles prefetch a few lines.
 
-        None if it has no such iterations. The strides are those in a copy.
+        These are a line of each of some copied columns, or about a row of a packed block, whose
+        tiles each prefetch a part. None if it has no such iterations. The strides are those in a
+        copy.
         """
         line = LINE_BYTES * 8 // self.contraction.b.type.bits
         axis, *inner = axes or (GemmAxis(1),)
         if isinstance(axis.extent, Value) or isinstance(axis.b, Value):
             return None
-        most = max(1, line * self.width // max(1, axis.b))
+        is_packed = self.contraction.b.is_packed
+        steps = min(line, self._tiles) if is_packed else line
+        most = max(1, steps * self.width // max(1, axis.b))
         count = next(n for n in range(most, 0, -1) if axis.extent % n == 0)
-        if axis.extent <= count or axis.b * count * 2 < line * self.width:
+        if is_packed:
+            if axis.b * count > line * self.width:
+                return None
+        elif axis.extent <= count or axis.b * count * 2 < line * self.width:
             return None
         stride = combine(self.f, "mul", axis.a, count)
         outer = GemmAxis(axis.extent // count, stride, axis.b * count)
         return (outer, *(() if count == 1 else (replace(axis, extent=count),)), *inner)
+
+    @property
+    def _tiles(self) -> int:
+        """The tiles of a task that read the same block of columns, at most."""
+        return self.strips * -(-self.height // self.tile.rows)
 
     def _chunk(self, number: Value, a: Matrix, b: Matrix) -> _Steps:
         """The steps of the k-block of that number, where the sum has several; `a` and `b` begin it.
@@ -693,15 +714,27 @@ class TileEmitter:
             return [combine(self.f, "mul", row, k_block.a_row)]
         return folded_rows(self.f, self.contraction.row_fold, first, rows, k_block.a_row)
 
-    def _share(self, k_block: _KBlock, row: Size) -> list[Matrix]:
-        """The columns after a k-block that the tile from `row` on prefetches."""
-        f, column, high = self.f, self.contraction.column.b, self.tile.rows
+    def _share(self, k_block: _KBlock, row: Size) -> tuple[list[Matrix], int]:
+        """The elements after a k-block that the tile from `row` on prefetches.
+
+        These are the starts of adjacent ones, and the number that an iteration prefetches of each.
+        """
+        f, contraction = self.f, self.contraction
         if k_block.after is None:
-            return []
-        count = -(-self.width // (self.strips * -(-self.height // high)))
-        first = combine(f, "mul", combine(f, "sdiv", row, high), count)
-        after = moved(f, k_block.after, combine(f, "mul", first, column))
-        return [moved(f, after, combine(f, "mul", n, column)) for n in range(count)]
+            return [], 0
+        axis = k_block.axes[0]
+        assert isinstance(axis.b, int)
+        number = combine(f, "sdiv", row, self.tile.rows)
+        if contraction.b.is_packed:
+            line = LINE_BYTES * 8 // contraction.b.type.bits
+            count = up(-(-axis.b // self._tiles), line)
+            before = combine(f, "mul", number, combine(f, "mul", count, axis.extent))
+            return [moved(f, k_block.after, before)], count
+        count = -(-self.width // self._tiles)
+        first = combine(f, "mul", combine(f, "mul", number, count), contraction.column.b)
+        after = moved(f, k_block.after, first)
+        columns = [combine(f, "mul", n, contraction.column.b) for n in range(count)]
+        return [moved(f, after, column) for column in columns], axis.b // self.width
 
     def _ahead(self, axes: Sequence[GemmAxis]) -> int:
         """The prefetch distance in the second operand, in elements; 0 if it is not prefetched.
@@ -724,12 +757,12 @@ class TileEmitter:
         columns: Columns,
         values: Sequence[Value],
         ahead: int,
-        after: Sequence[Matrix] = (),
+        after: tuple[Sequence[Matrix], int] = ((), 0),
     ) -> list[Value]:
         """The values plus the products of the axes, in their order.
 
         Rows of the second operand are prefetched `ahead` elements before use, unless that is 0. An
-        iteration of the outermost axis prefetches its steps of columns `after` these.
+        iteration of the outermost axis prefetches a number of elements `after` some addresses.
         """
         f, rows = self.f, len(values) // len(types)
         if not axes:
@@ -765,12 +798,11 @@ class TileEmitter:
             if ahead and begins_row and not any(others):
                 for memory in b_there:
                     f.prefetch(advance(f, memory.pointer, ahead, memory.type))
-            for memory in after:
-                assert isinstance(axis.b, int)
-                first = combine(f, "mul", index, axis.b // self.width)
-                for step in range(0, axis.b // self.width, line):
+            for memory in after[0]:
+                first = combine(f, "mul", index, after[1])
+                for step in range(0, after[1], line):
                     place = combine(f, "add", first, step)
-                    f.prefetch(advance(f, memory.pointer, place, memory.type))
+                    f.prefetch(advance(f, memory.pointer, place, memory.type), level=2)
             rest = axes[1:]
             return self._accumulate(rest, a_there, a_row, b_there, types, columns, current, ahead)
 

@@ -403,12 +403,12 @@ class Instructions(ABC):
         address = f"getelementptr {type.element}, {pointer}, {offsets}"
         return Type(type.element, lanes), self.computed(Type("ptr", lanes), address)
 
-    def prefetch(self, pointer: Value) -> None:
-        """Prefetch the cache line at `pointer`, which need not be valid."""
+    def prefetch(self, pointer: Value, *, level: int = 1) -> None:
+        """Prefetch the cache line at `pointer`, which need not be valid, into a cache."""
         self.module.declare(
             "llvm.prefetch.p0", VOID, ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"]
         )
-        self.put(f"call void @llvm.prefetch.p0({pointer}, i32 0, i32 3, i32 1)")
+        self.put(f"call void @llvm.prefetch.p0({pointer}, i32 0, i32 {4 - level}, i32 1)")
 
     # ---- vectors
 

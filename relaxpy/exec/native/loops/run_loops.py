@@ -28,7 +28,9 @@ from relaxpy.exec.native.trees.strategy import (
     Elements,
     Reduction,
     Search,
+    most_lanes,
     strategy_of,
+    unroll_of,
 )
 from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import combined, identity
@@ -134,9 +136,8 @@ class RunLoops(Loops):
         vector.
         """
         elements = [e for m in run.assignments for e in m.elements()]
-        bits = max(storage_type(buffer.dtype).bits for buffer, _ in elements)
         gathers = any(_is_gathered(position_of(*element), along.var) for element in elements)
-        return LANE_BITS // max(bits, 16) // (2 if gathers else 1)
+        return most_lanes(run) // (2 if gathers else 1)
 
     def _columns(self, run: Run, along: Axis, count: int = 1, beside: Axis | None = None) -> None:
         """The iterations of `along` as lanes, of `count` vectors; accumulations run inside.
@@ -479,7 +480,7 @@ class RunLoops(Loops):
         """One iteration of the axes; accumulations run with `along` as lanes."""
         count = self.count(run, along)
         rest = tuple(a for a in run.over if a is not along)
-        unroll = 4 if run.accumulations and len(run.assignments) == 1 else 2
+        unroll = unroll_of(run)
         while unroll > 1 and (along.extent.constant or unroll * count) < unroll * count:
             unroll //= 2
         starts = self._starts(run, count)

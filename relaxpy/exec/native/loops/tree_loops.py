@@ -10,7 +10,7 @@ from relaxpy.exec.loops.nest.nodes import Axis, Store
 from relaxpy.exec.loops.plan.statements import Assignment
 from relaxpy.exec.loops.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.loops.plan.updates import Update
-from relaxpy.exec.machine.tuning import Cost, Rows, Vectors
+from relaxpy.exec.machine.tuning import Cost, Rows, Tiles, Vectors
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, digits, total
 from relaxpy.exec.native.llvm.writer import BOOL, I8, I64, Function, Value
@@ -27,7 +27,7 @@ from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.values.datatypes import storage_type
 from relaxpy.exec.native.values.environment import Lanes
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Var
 
@@ -212,11 +212,44 @@ class TreeLoops(RunLoops):
                 if isinstance(tile, Masked):
                     self._masked(tile)
                 else:
-                    self._sequence(tile.body)
+                    self._steps(tile)
 
         self.stretches(start, stop, count, (), lambda index: block(index))
         frame.forget()
         del self.proofs[tile.low]
+
+    def _steps(self, tile: Tile) -> None:
+        """The steps of a block; the last one that reads a row again prefetches the next row.
+
+        The first step has waited for the memory of its row, and the others leave it idle. Hardware
+        prefetches rows only within a page.
+        """
+        ahead = self._rows_ahead(tile) if tile.size == 1 else {}
+        for step in tile.body:
+            self.frame.ahead = {
+                buffer: distance for buffer, (last, distance) in ahead.items() if last is step
+            }
+            self.tree(step)
+        self.frame.ahead = {}
+
+    def _rows_ahead(self, tile: Tile) -> dict[Buffer, tuple[Tree, int]]:
+        """The last step that reads a row of memory again, and the bytes to the next row."""
+        readers: dict[Buffer, list[Tree]] = {}
+        distances: dict[Buffer, int] = {}
+        for step in tile.body:
+            for member in step.stores if isinstance(step, Run) else ():
+                for buffer, indices in member.elements():
+                    rows = affine(self.frame.position(buffer, indices), {tile.axis.var})
+                    stride = None if rows is None else rows.constant(tile.axis.var)
+                    size = (stride or 0) * storage_type(buffer.dtype).bits // 8
+                    if 0 < size <= Tiles.NEAREST_BYTES:
+                        distances[buffer] = size
+                        readers.setdefault(buffer, []).append(step)
+        return {
+            buffer: (steps[-1], distances[buffer])
+            for buffer, steps in readers.items()
+            if buffer not in self.frame.written and steps[0] is not steps[-1]
+        }
 
     def _masked(self, tile: Masked) -> None:
         """A block of rows with the columns that its mask shows."""
@@ -251,6 +284,7 @@ class TreeLoops(RunLoops):
     def _shown_columns(self, tile: Masked, stop: Value) -> list[Value]:
         """The range of the columns that a block needs."""
         f, zero, no = self.function, self.function.const(I64, 0), self.function.const(BOOL, 0)
+        panel = tile.panel_size
 
         def test(run: Run, low: Value, high: Value) -> Value:
             with self.frame.level(dict(zip(tile.panel, (low, high), strict=True))):
@@ -259,23 +293,19 @@ class TreeLoops(RunLoops):
         def hidden(low: Value, high: Value) -> Value:
             """True if the mask hides all elements of a panel; False if it is empty."""
 
-            def panel() -> list[Value]:
+            def tested() -> list[Value]:
                 end = f.intrinsic("smin", high, stop)
                 return [f.arithmetic("xor", test(tile.seen, low, end), f.const(BOOL, 1))]
 
-            [result] = f.branch(f.compare("slt", low, high), panel, lambda: [no])
+            [result] = f.branch(f.compare("slt", low, high), tested, lambda: [no])
             return result
 
-        end = f.arithmetic("and", stop + (Rows.PANEL - 1), -Rows.PANEL)
+        end = f.arithmetic("and", stop + (panel - 1), -panel)
         [end] = f.while_loop(
-            [end],
-            lambda n: hidden(f.intrinsic("smax", n - Rows.PANEL, 0), n),
-            lambda n: [n - Rows.PANEL],
+            [end], lambda n: hidden(f.intrinsic("smax", n - panel, 0), n), lambda n: [n - panel]
         )
         [first] = f.while_loop(
-            [zero],
-            lambda n: hidden(n, f.intrinsic("smin", n + Rows.PANEL, end)),
-            lambda n: [n + Rows.PANEL],
+            [zero], lambda n: hidden(n, f.intrinsic("smin", n + panel, end)), lambda n: [n + panel]
         )
         last = f.intrinsic("smin", end, stop)
         needs_all = f.compare("eq", end, 0)

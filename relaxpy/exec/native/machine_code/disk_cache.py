@@ -187,11 +187,7 @@ def keeps_programs() -> bool:
 
 @contextmanager
 def _directory(*, create: bool = False) -> Iterator[_Place]:
-    """The open directory, or its path where files cannot be opened relative to it.
-
-    Errors:
-        OSError: there is none, or others may write to it.
-    """
+    """The open directory, or its path where files cannot be opened relative to it."""
     path = directory()
     if path is None:
         raise FileNotFoundError

@@ -65,11 +65,7 @@ def self_test(kind: str = "") -> str:
 
 
 def _run(kind: str) -> str:
-    """Run the child; the problem that it found, or that it had.
-
-    Errors:
-        OSError: it cannot be started.
-    """
+    """Run the child; the problem that it found, or that it had."""
     import subprocess  # its import would take a tenth of the start of programs
 
     folder = ""

@@ -112,7 +112,7 @@ def _exp_float(x: Value) -> Value:
     n = sum - start
     r = fma(n, -constants.ln2[1], fma(n, -constants.ln2[0], x))
     part = fma(polynomial(r, (0.041669324, 0.16668051, 0.5)), r * r, r)
-    (root,) = selected("exp", _ROOTS, eighths)
+    (root,) = selected("exp", _ROOTS, bits(sum))
     return scaled_by(fma(root, part, root), shifted("ashr", eighths, 3), n)
 
 

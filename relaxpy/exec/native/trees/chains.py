@@ -268,7 +268,14 @@ class _Builder:
         """The tasks: blocks of rows, in each iteration of the other leading axes."""
         chain = self.chain
         *outer, row = (chain.leading[n] for n in sorted(chain.leading))
-        size = self._size(row)
+        tasks = self._tasks_of(outer, row, self._size(row))
+        if isinstance(tasks.body, Masked) and (size := self._masked_size(tasks.body, row)):
+            return self._tasks_of(outer, row, size)
+        return tasks
+
+    def _tasks_of(self, outer: Sequence[Axis], row: Axis, size: int) -> Tasks:
+        """The tasks whose blocks have `size` rows."""
+        chain = self.chain
         low, first, start = (Var("lo", INT64) for _ in range(3))
         high, end, stop = (Var("hi", INT64) for _ in range(3))
         extent = row.extent.constant
@@ -299,6 +306,12 @@ class _Builder:
             return most
         exact = (n for n in range(most, most // 2, -1) if extent % n == 0)
         return max(1, extent) if extent <= most else next(exact, most)
+
+    def _masked_size(self, tile: Masked, row: Axis) -> int:
+        """A smaller number of rows, which a mask hides more columns of; 0 if there is none."""
+        size = max(tile.panel_size, Rows.LEAST_PANEL)
+        extent = row.extent.constant or 0
+        return size if size < (tile.size or 0) and extent % size == 0 else 0
 
     def _in_block(self, run: Run) -> Run:
         """The run without its leading axes, with the rows of a block instead of the buffers."""

@@ -17,6 +17,7 @@ from relaxpy.exec.loops.plan.statements import Assignment
 from relaxpy.exec.loops.plan.tree import Run, Tile
 from relaxpy.exec.machine.tuning import Rows
 from relaxpy.exec.native.trees.product import TARGET, Product, product_of
+from relaxpy.exec.native.trees.strategy import most_lanes, unroll_of
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
@@ -38,13 +39,14 @@ class Masked(Tile):
     These are all columns unless two things hold for all others: no element of a `panel` is `seen`,
     and no factor of the last contraction is `infinite`, which makes a NaN of a zero. Then they are
     computed again if a row is `lost`, that is, hidden elements are not neutral in it. Each of these
-    runs stores a non-zero flag if so.
+    runs stores a non-zero flag if so. A panel has `panel_size` columns.
     """
 
     columns: Axis = field(kw_only=True)
     first: Var = field(kw_only=True)
     last: Var = field(kw_only=True)
     panel: tuple[Var, Var] = field(kw_only=True)
+    panel_size: int = field(kw_only=True)
     seen: Run = field(kw_only=True)
     infinite: Run = field(kw_only=True)
     lost: Run = field(kw_only=True)
@@ -69,7 +71,9 @@ def with_mask(
     extent = None if columns is None else columns.extent.constant
     if columns is None or as_poly(columns.start).constant != 0:
         return tile
-    if (extent is not None and extent < Rows.LEAST_COLUMNS) or (tile.size or 0) < Rows.LEAST_MASKED:
+    if (extent is not None and extent < Rows.PANELS * Rows.LEAST_PANEL) or (
+        tile.size or 0
+    ) < Rows.LEAST_MASKED:
         return tile
     reader = _Reader(tile, scores.target, columns, buffers)
     if not reader.is_masked(rows) or any(
@@ -263,10 +267,25 @@ class _Reader:
             first=first,
             last=last,
             panel=(low, high),
+            panel_size=self._panel_size(inner),
             seen=flag("seen", seen, (rows, shown_axis)),
             infinite=flag("infinite", nan, (Axis(over.var, low, high), *others)),
             lost=flag("lost", lost, (rows,)),
         )
+
+    def _panel_size(self, inner: Sequence[Run]) -> int:
+        """The columns of a panel: few where there are few, which rows hide a part of.
+
+        The sums of a row do not depend on the number of skipped panels, as the lanes of the others
+        stay the same.
+        """
+        added = (run for run in inner if any(m.combine == "add" for m in run.assignments))
+        least = max((most_lanes(run) * unroll_of(run) for run in added), default=1)
+        wanted = (self.columns.extent.constant or Rows.PANEL * Rows.PANELS) // Rows.PANELS
+        size = max(Rows.LEAST_PANEL, least)
+        while size < min(wanted, Rows.PANEL):
+            size *= 2
+        return size
 
 
 def _is_in_tiles(product: Product | None, rows: Axis) -> bool:

@@ -112,6 +112,17 @@ class Context:
     enclosing: Sequence[Axis] = ()
 
 
+def most_lanes(run: Run) -> int:
+    """The elements of a vector of the values of a run."""
+    elements = (buffer for m in run.assignments for buffer, _ in m.elements())
+    return LANE_BITS // max(16, *(buffer.dtype.bits for buffer in elements))
+
+
+def unroll_of(run: Run) -> int:
+    """The vectors that follow each other in an iteration of a reduction, each with its sums."""
+    return 4 if run.accumulations and len(run.assignments) == 1 else 2
+
+
 def strategy_of(run: Run, program: KernelProgram, context: Context | None = None) -> Strategy:
     """The strategy of a run of `program`."""
     if run.is_scalar:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from relaxpy.exec.loops.nest.bounds import unproved
 from relaxpy.exec.loops.nest.buffers import position_of
 from relaxpy.exec.loops.nest.nodes import Axis
+from relaxpy.exec.machine.platforms import LINE_BYTES
 from relaxpy.exec.machine.tuning import Vectors
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.llvm.writer import I8, I64, Function, Slot, Type, Value
@@ -79,6 +80,8 @@ class Frame(ABC):
         """Values that the current iteration stored."""
         self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
         """The strides of buffers with memory for some rows only, and the position of index 0."""
+        self.ahead: Mapping[Buffer, int] = {}
+        """The distance in bytes of the vectors of buffers that are prefetched."""
         self.long: Container[Var] = ()
         """Sizes of more rows than those for which a product has code of its own."""
         self.packable: dict[Buffer, Packing | None] = {}
@@ -417,10 +420,13 @@ class Frame(ABC):
         if every_other and (order := self._distances(buffer, load.indices)) is not None:
             return self._ordered(load, order, mask, floor)
         operands = [v for v in (pointer, offsets, mask) if v is not None]
+        ahead = self.ahead.get(buffer, 0)
 
         def build() -> Value:
             if offsets is not None:
                 return f.gather(type, pointer, offsets, mask)
+            for line in range(0, vector.bits * vector.lanes // 8 if ahead else 0, LINE_BYTES):
+                f.prefetch(f.element(pointer, ahead + line, I8))
             return f.load(vector, pointer) if mask is None else f.masked_load(vector, pointer, mask)
 
         key = ("load", vector, *(v.name for v in operands))

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from relaxpy.exec.machine.tuning import Plans
+from relaxpy.exec.machine.tuning import Plans, Vectors
 from relaxpy.exec.native.llvm.narrow_floats import FLOATS_OF_8_BITS, rounded
 from relaxpy.exec.native.llvm.writer import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths.by_name import MATHS, emit_maths
-from relaxpy.exec.native.maths.numbers import absolute, narrow, widen
+from relaxpy.exec.native.maths.numbers import absolute, any_lane, narrow, widen
+from relaxpy.exec.native.maths.quotients import far_from_one, may_lose_digits, quotient_by
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import (
     RefusedError,
@@ -24,7 +25,7 @@ from relaxpy.exec.native.values.datatypes import (
     storage_type,
     value_type,
 )
-from relaxpy.exec.native.values.environment import Frame
+from relaxpy.exec.native.values.environment import NOW, Frame
 from relaxpy.exec.native.values.short_floats import from_memory, to_memory
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.core.traverse import children, postorder, tree_size
@@ -288,11 +289,45 @@ class Values(Frame):
             return self._divided(kind, a, b, signed=signed)
         if kind not in _ARITHMETIC:
             return self.rounded(self._float_quotient(kind, a, b), dtype)
+        if kind is tir.Div and self._divides_many(a, b):
+            return self.rounded(self._quotient_by_known(a, b), dtype)
         name = _ARITHMETIC[kind]
         # The products and sums of the source are rounded one by one, as by NumPy.
         build = lambda x, y: _exact(name, x, y)  # noqa: E731
         key = f"{'f' if dtype.is_float else ''}{name}"
         return self.rounded(self.apply(key, build, a, b), dtype)
+
+    def _divides_many(self, a: Value, b: Value) -> bool:
+        """True if a loop divides several registers of 512 bits by the same float.
+
+        Such a division keeps its unit busy for as long as some twenty other instructions take.
+        """
+        module, inside = self.function.module, len(self._slots) - 1
+        if not (module.has_avx512 and module.fuses and a.type.bits == b.type.bits == 32):
+            return False
+        if b.type.lanes > 1 or b.name[0] != "%" or 32 * a.type.lanes < module.vector_bits:
+            return False
+        extent = self.axes[-1].extent.constant if self.axes else 1
+        is_long = extent is None or extent >= Vectors.DIVIDED * a.type.lanes
+        return is_long and self.level_of(b) < inside <= self.level_of(a)
+
+    def _quotient_by_known(self, a: Value, b: Value) -> Value:
+        """`a / b`, rounded once, by the reciprocal of `b`, which is computed before the loop."""
+        f = self.function
+        reciprocal = self.apply("reciprocal", lambda y: _exact("div", f.const(y.type, 1), y), b)
+        is_far = self.apply("far", far_from_one, b)
+        known = [self.wide(value, a.type.lanes) for value in (b, reciprocal, is_far)]
+
+        def build() -> Value:
+            y, inverse, far = known
+            divide = lambda: [_exact("div", a, y)]  # noqa: E731
+            multiply = lambda: [quotient_by(a, y, inverse)]  # noqa: E731
+            bad = f.arithmetic("or", may_lose_digits(a), far)
+            [result] = f.branch(any_lane(bad), divide, multiply)
+            return result
+
+        key = "quotient", a.name, b.name
+        return self.place(key, (a, *known), build, floor=NOW)
 
     def _float_quotient(self, kind: type[tir.PrimExpr], a: Value, b: Value) -> Value:
         """The floor of the quotient of floats, or the remainder, from the exact remainder."""

@@ -35,6 +35,7 @@ from relaxpy.exec.numpy.emit.scope import (
     FLOAT_DIVISION,
     NUMPY_DIVISION,
     KernelScope,
+    array_literal,
     converted,
     division,
     dtype_name,
@@ -595,7 +596,8 @@ class ArrayEmitter:
         if all(v.plain for _, v in args):
             args = [(e, self.typed(e, v)) for e, v in args]
         dims = frozenset[tir.Var]().union(*(v.dims for _, v in args))
-        nodes = [v.node for _, v in args]
+        has_arrays = bool(dims) and len({e.dtype for e, _ in args}) == 1
+        nodes = [array_literal(e) if v.plain and has_arrays else v.node for e, v in args]
         for expr, _ in args:
             self.uses[expr] -= 1
         if out is not None and out.dims == dims and out.dtype == dtype:

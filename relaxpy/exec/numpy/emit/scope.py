@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import lru_cache
 
@@ -291,6 +292,16 @@ def literal(value: tir.IntImm | tir.FloatImm, *, typed: bool) -> ast.expr:
     if not typed and value.dtype.numpy().isbuiltin == 1:
         return py.code(number)
     return py.call(dtype_name(value.dtype), number)
+
+
+def array_literal(value: tir.PrimExpr) -> ast.expr:
+    """A literal as an operand of arrays: an array, which NumPy does not convert in each call."""
+    assert isinstance(value, (tir.IntImm, tir.FloatImm))
+    number = value.value
+    # As keys of a table, zeros are equal, and NaNs are not.
+    if value.dtype.is_bool or number != number or (number == 0 and math.copysign(1, number) < 0):
+        return literal(value, typed=False)
+    return py.item(f"rt.{value.dtype}", number)
 
 
 def numpy_function(call_node: tir.Call) -> str:

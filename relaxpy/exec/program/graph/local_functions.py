@@ -44,7 +44,7 @@ _ZERO = tir.IntImm("int64", 0)
 MAX_DEPTH: Final = "max_depth"
 """The attribute of a function that calls itself: how many calls of it are nested at most."""
 _MOST_NESTED: Final = 1_000
-"""The calls take a few hundred bytes each of the stack, of which threads may have half a MB."""
+"""Each call takes a few hundred bytes of the stack, and a thread may have half a MB of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self, cast
@@ -50,7 +50,7 @@ class GraphBackend(NativeBackend):
     times: Times | None = None
     """The times that native functions note, if they do."""
 
-    externs: Container[str] = ()
+    externs: Collection[str] = ()
     """The packed functions that are functions of C."""
 
     def __init__(self, *, as_written: bool = False) -> None:

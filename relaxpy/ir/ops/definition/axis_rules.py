@@ -520,7 +520,7 @@ def elementwise_layout(
     ranked = ([x for x, _ in tensors if _rank(x) == rank] for rank in sorted(ranks, reverse=True))
     fitting = (_fitting(voters, ranks, high) for voters in (whole, *ranked))
     chosen = _common(next(filter(None, fitting)))  # those of the lowest rank fit
-    return taken(chosen, lambda whole, layout: _last_axes(whole, _rank(layout)))
+    return taken(chosen, lambda whole, layout: _renumbered(whole[len(whole) - _rank(layout) :]))
 
 
 def broadcast_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:
@@ -578,11 +578,6 @@ def _fitting(layouts: Sequence[str], ranks: Collection[int], high: int) -> list[
 def _with_leading_axes(layout: str, rank: int) -> str:
     more = rank - len(layout)
     return ascii_uppercase[:more] + "".join(_letter(_number(c) + more) for c in layout)
-
-
-def _last_axes(layout: str, rank: int) -> str:
-    """The layout of an operand with the last axes, before which the others stay in their order."""
-    return _renumbered(layout[len(layout) - rank :])
 
 
 def matmul_axes(call: rx.Call, operands: Sinfos, result: rx.TensorStructInfo) -> list[Labels]:

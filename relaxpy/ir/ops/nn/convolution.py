@@ -694,11 +694,7 @@ def _check_gradient(
     data: TensorStructInfo,
     weight: TensorStructInfo,
 ) -> bool:
-    """True if a gradient is known to have the shape of the result of a convolution.
-
-    Errors:
-        StructInfoError: it has another one, or there is no such convolution.
-    """
+    """True if a gradient is known to have the shape of the result of a convolution."""
     sizes = convolution.operands(data, weight, proved=True)
     result = None if sizes is None else convolution.result(*sizes)
     if not is_gradient(gradient, convolution.out, result) or sizes is None or result is None:

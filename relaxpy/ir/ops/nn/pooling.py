@@ -492,11 +492,7 @@ def _check_adaptive(
     layout: str,
     out_layout: str | None,
 ) -> tuple[Layout, bool]:
-    """The layout of data, and whether the gradient is known to be that of the result.
-
-    Errors:
-        StructInfoError: it has another shape.
-    """
+    """The layout of data, and whether the gradient is known to be that of the result."""
     source, target = _layouts(count, layout, out_layout)
     x = convolution.sizes_by_axis(data, source, "data", proved=True)
     result = None if x is None else _adaptive_result(x, count, output_size)

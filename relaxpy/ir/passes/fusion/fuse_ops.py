@@ -7,7 +7,7 @@ FuseTIR: each function of kernel calls becomes one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 from typing_extensions import override
@@ -126,33 +126,30 @@ class _Kernels:
         self.sizes = known_dimensions(*functions.values())
         self.kinds = {name: _kind_of(func) for name, func in self.by_name.items()}
         self._decided: dict[tuple[str, str], bool] = {}
-        self._reshapes: dict[str, bool] = {}
-        self._row_wise: dict[str, bool] = {}
-        self._batched: dict[str, bool] = {}
+        self._tested: dict[tuple[Callable[[PrimFunc], bool], str], bool] = {}
 
     def is_row_local(self, name: str) -> bool:
         """True if a kernel is row-local, where a rule decides."""
         if self.rule is None or name not in self.by_name:
             return False
-        if name not in self._row_wise:
-            self._row_wise[name] = is_row_local(self.by_name[name])
-        return self._row_wise[name]
+        return self._holds(is_row_local, name)
 
     def is_batched_matmul(self, name: str) -> bool:
         """True if a kernel is a batched matmul, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.OUT_EWISE_FUSABLE:
             return False
-        if name not in self._batched:
-            self._batched[name] = is_batched_matmul(self.by_name[name])
-        return self._batched[name]
+        return self._holds(is_batched_matmul, name)
 
     def reshapes(self, name: str) -> bool:
         """True if a kernel only reshapes, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.INJECTIVE:
             return False
-        if name not in self._reshapes:
-            self._reshapes[name] = has_reshape_pattern(self.by_name[name])
-        return self._reshapes[name]
+        return self._holds(has_reshape_pattern, name)
+
+    def _holds(self, test: Callable[[PrimFunc], bool], name: str) -> bool:
+        if (test, name) not in self._tested:
+            self._tested[test, name] = test(self.by_name[name])
+        return self._tested[test, name]
 
     def pays(self, producer: str, consumer: str) -> bool:
         """The decision of the rule; "" is a binding that calls no kernel."""

@@ -182,11 +182,7 @@ class BlockBuilder:
         self._out.open_block(dataflow=True, origin=origin)
 
     def _end_block(self) -> rx.BindingBlock:
-        """End the block that was begun last, and return it.
-
-        Errors:
-            BuilderStateError: there is no such block.
-        """
+        """End the block that was begun last, and return it."""
         *preceding, block = self._out.close_block()
         self._preceding += preceding
         return block

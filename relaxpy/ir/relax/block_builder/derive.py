@@ -58,11 +58,7 @@ def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, objec
 def _normalized(
     func: Function, mod: IRModule, out: Emitter, stronger: StrongerAnnotations | None = None
 ) -> Function:
-    """The function in normal form: itself if it was derived from the same signatures before.
-
-    Errors:
-        StructInfoError, WellFormedError: it has no normal form.
-    """
+    """The function in normal form: itself if it was derived from the same signatures before."""
     environment = _environment(func, mod, out)
     if _NORMAL.get(func) != environment:
         normalizer = Normalizer(out, stronger)

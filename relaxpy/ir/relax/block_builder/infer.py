@@ -230,8 +230,9 @@ def check_condition(cond: rx.Expr, ctx: Context) -> None:
         f"a condition is a Boolean tensor of rank 0, found {sinfo}",
         rule="DER-9",
         span=written_at(cond),
-        hint="R.logical_and(..., R.const(True)) makes a tensor of it"
-        if isinstance(sinfo, rx.PrimStructInfo) and sinfo.dtype.is_bool
+        hint=f"R.logical_and(...{'' if sinfo.dtype.is_bool else ' != 0'}, R.const(True)) makes a"
+        " tensor of it"
+        if isinstance(sinfo, rx.PrimStructInfo)
         else "R.where(condition, x, y) chooses for each element"
         if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim > 0
         else "compare the number, as in x != 0"

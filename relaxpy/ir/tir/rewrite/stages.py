@@ -542,7 +542,7 @@ def own_loads(stage: Stage) -> list[tuple[stmt.BufferStore, list[BufferLoad]]]:
             for s in _own_statements(block)
             for e in s._children()
             if isinstance(e, PrimExpr)
-            for load in _loads(e)
+            for load in occurrences(e, BufferLoad)
         ]
         for store in stores:
             if store.buffer in stage.tables:
@@ -550,10 +550,6 @@ def own_loads(stage: Stage) -> list[tuple[stmt.BufferStore, list[BufferLoad]]]:
             mine = [load for load in loads if load.buffer is store.buffer]
             found.append((store, mine))
     return found
-
-
-def _loads(expr: Node) -> list[BufferLoad]:
-    return list(occurrences(expr, BufferLoad))
 
 
 def _own_statements(block: stmt.Block) -> list[stmt.Stmt]:

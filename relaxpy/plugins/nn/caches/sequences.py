@@ -115,7 +115,7 @@ def check_tensor(
         RuntimeCheckError: it has another shape or datatype, or is not a tensor.
     """
     if not isinstance(x, np.ndarray):
-        raise RuntimeCheckError(f"{name} is no tensor, found {x!r:.60}")
+        raise RuntimeCheckError(f"{name} is not a tensor, found {x!r:.60}")
     if x.shape != shape and (
         x.ndim != len(shape) or any(n not in {None, m} for m, n in zip(x.shape, shape, strict=True))
     ):

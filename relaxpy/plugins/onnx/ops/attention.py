@@ -506,7 +506,7 @@ def _larger(a: Size, b: Size) -> Size:
 
 
 def _behind(cx: Context, new: Expr, past: Expr | None, before: Expr, kept: Size) -> Expr:
-    """The cache with the new positions behind the old ones of each row, and 0 behind these."""
+    """The cache with the new positions after the old ones of each row, and 0 after these."""
 
     def cache(fresh: Tensor, lengths: Tensor, *old: Tensor) -> Tensor:
         batch, length, heads, width = fresh.shape

@@ -121,8 +121,6 @@ for _name, _op in {
 
 @converter("Mod")
 def mod(cx: Context, a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
-    if tensors.is_float(a) and not fmod:
-        raise UnsupportedError("floats need fmod=1")
     if fmod and not tensors.is_float(a):
         return cx.broadcast(_remainder, a, b)
     return cx.broadcast(R.mod if fmod else R.floor_mod, a, b)

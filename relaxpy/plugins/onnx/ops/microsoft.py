@@ -138,7 +138,7 @@ def fused_matmul(
 
 
 def _transposed(x: Expr, matrices: int = 1, batch: int = 0) -> Expr:
-    """`x` with its last two axes exchanged, after its first axis has moved behind the batch."""
+    """`x` with its last two axes exchanged, after its first axis has moved after the batch."""
     rank = tensors.rank_of(x)
     if rank < 2 or not (matrices or batch):
         return x
@@ -511,7 +511,7 @@ def unique_in_order(cx: Context, x: Expr) -> list[Expr]:
 
 @converter("UnfoldTensor", domain=DOMAIN)
 def unfold_tensor(cx: Context, x: Expr, *, size: int, dim: int = -1, step: int = 1) -> Expr:
-    """All slices of a size along an axis, each `step` behind the one before, in a last axis."""
+    """All slices of a size along an axis, each `step` after the preceding one, in a last axis."""
     rank = tensors.rank_of(x)
     axis = tensors.normal_axis(dim, rank)
     count = simple((tensors.shape_of(x)[axis] - size) // step + 1)

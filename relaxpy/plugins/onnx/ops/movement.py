@@ -510,11 +510,7 @@ def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Ex
 def _of_known_tuples(
     cx: Context, x: Expr, indices: Expr, rank: int | None, batch_dims: int = 0
 ) -> tuple[Expr, int]:
-    """Tuples of indices of `x`, and how many are in a tuple, by the rank of what they select.
-
-    Errors:
-        UnsupportedError: neither the indices nor the rank tells it.
-    """
+    """Tuples of indices of `x`, and how many are in a tuple, by the rank of what they select."""
     *outer, last = tensors.shape_of(indices)
     if isinstance(last, int):
         return indices, last

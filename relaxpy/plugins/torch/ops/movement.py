@@ -241,7 +241,7 @@ def stack(cx: Context, parts: Sequence[Expr], axis: int = 0) -> Expr:
 
 
 def sections(cx: Context, x: Expr, axis: int, sizes: Sequence[Size]) -> list[Expr]:
-    """The parts of a tensor that have these sizes along an axis, one behind the other."""
+    """The parts of a tensor that have these sizes along an axis, one after the other."""
     if len(sizes) == 1:
         return [x]
     known = [size for size in sizes if isinstance(size, int)]

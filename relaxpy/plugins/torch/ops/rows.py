@@ -182,27 +182,6 @@ def _least(cx: Context, x: Expr, reduction: str) -> Expr:
     return R.full_like(x, cx.tensor(whole[reduction == "amin"], dtype))
 
 
-def reduced_into(
-    cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str, own: bool
-) -> Expr:
-    """`x` with the source scattered into it by a reduction, including the old elements or not."""
-    name = "add" if reduction == "mean" else _REDUCTIONS[reduction]
-    begin = x if own else cx.emit(_least(cx, x, reduction))
-    found = cx.emit(scattered(cx, begin, axis, indices, source, name))
-    if own and reduction != "mean":
-        return found
-    zeros = cx.emit(R.zeros(tuple(tensors.shape_of(x)), "int64"))
-    ones = cx.emit(R.ones(tuple(tensors.shape_of(source)), "int64"))
-    count = cx.emit(scattered(cx, zeros, axis, indices, ones, "add"))
-    hit = count > const(0, "int64")
-    if reduction == "mean":
-        parts = count + const(1, "int64") if own else R.maximum(count, const(1, "int64"))
-        divisor = R.astype(parts, tensors.dtype_of(x))
-        quotient = R.divide if tensors.is_float(x) else R.floor_divide
-        found = quotient(found, divisor)
-    return R.where(hit, found, x)
-
-
 @converter("scatter_reduce.two")
 def scatter_reduce(
     cx: Context,
@@ -214,7 +193,22 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Expr:
-    return reduced_into(cx, x, axis, indices, source, reduce, include_self)
+    """`x` with the source scattered into it by a reduction, including the old elements or not."""
+    name = "add" if reduce == "mean" else _REDUCTIONS[reduce]
+    begin = x if include_self else cx.emit(_least(cx, x, reduce))
+    found = cx.emit(scattered(cx, begin, axis, indices, source, name))
+    if include_self and reduce != "mean":
+        return found
+    zeros = cx.emit(R.zeros(tuple(tensors.shape_of(x)), "int64"))
+    ones = cx.emit(R.ones(tuple(tensors.shape_of(source)), "int64"))
+    count = cx.emit(scattered(cx, zeros, axis, indices, ones, "add"))
+    hit = count > const(0, "int64")
+    if reduce == "mean":
+        parts = count + const(1, "int64") if include_self else R.maximum(count, const(1, "int64"))
+        divisor = R.astype(parts, tensors.dtype_of(x))
+        quotient = R.divide if tensors.is_float(x) else R.floor_divide
+        found = quotient(found, divisor)
+    return R.where(hit, found, x)
 
 
 @converter("index_reduce")
@@ -229,7 +223,7 @@ def index_reduce(
     include_self: bool = True,
 ) -> Expr:
     places = cx.emit(along_axis(cx, x, axis, indices, source))
-    return reduced_into(cx, x, axis, places, source, reduce, include_self)
+    return scatter_reduce(cx, x, axis, places, source, reduce, include_self=include_self)
 
 
 @converter("put")

@@ -1,9 +1,7 @@
 """The convolutions and the attention that cuDNN computes."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 import relaxpy.tvm.libraries.patterns as _cudnn  # registers patterns
 
 _face(globals(), "relaxpy.relax.backend.cuda.cudnn")

@@ -1,9 +1,7 @@
 """The products of matrices that hipBLAS computes."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 import relaxpy.tvm.libraries.patterns as _hipblas  # registers patterns
 
 _face(globals(), "relaxpy.relax.backend.rocm.hipblas")

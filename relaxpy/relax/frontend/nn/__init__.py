@@ -1,9 +1,9 @@
 """Models as Python classes, in the manner of PyTorch, which become modules of Relax."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING, Any as _Any
+from typing import Any as _Any
 
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.frontend.nn", "relaxpy.plugins.nn.methods:missing_name")
 if TYPE_CHECKING:

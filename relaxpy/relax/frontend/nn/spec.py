@@ -1,9 +1,7 @@
 """Specifications: the exported methods of a model, and their parameters."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
-from typing import TYPE_CHECKING
-
-from relaxpy.support.lazy import face as _face
+from relaxpy.support.lazy import TYPE_CHECKING, face as _face
 
 _face(globals(), "relaxpy.relax.frontend.nn.spec")
 if TYPE_CHECKING:

@@ -124,11 +124,12 @@ def if_statement(state: GraphReader, node: ast.If) -> None:
     pending = bindings.take_pending(state)
     condition = fold_condition(state.values.value(node.test))
     if isinstance(condition, PrimExpr):
+        asked = ast.unparse(node.test) + ("" if condition.dtype.is_bool else " != 0")
         raise StructInfoTypeError(
             f"a condition is a Boolean tensor of rank 0, found {describe(condition)}",
             rule="DER-9",
             span=state.span(node.test),
-            hint=f"write R.logical_and({ast.unparse(node.test)}, R.const(True))",
+            hint=f"write R.logical_and({asked}, R.const(True))",
         )
     is_tuple = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
     if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:
