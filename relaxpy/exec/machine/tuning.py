@@ -153,8 +153,8 @@ class Weights:
     """The most nodes of a value."""
     LEAST_ROWS: Final = 12  # llm: 4 bits
     """The rows from which panels of floats are decoded once for all of them."""
-    LEAST_DIGIT_ROWS: Final = int(__import__("os").environ.get("LD", "5"))  # llm: w4a8
-    """The same for int8 panels."""
+    LEAST_DIGIT_ROWS: Final = {256: 5, 512: 24}  # llm: w4a8
+    """The same for int8 panels, by the vector's bits."""
     DEPTH: Final = 512  # llm: 4 bits
     """The most rows of a panel of floats, which stays in cache for all rows of the other factor."""
     DIGIT_DEPTH: Final = 4096  # llm: w4a8
@@ -173,7 +173,7 @@ class Weights:
     CELLS_OF_DIGITS: Final = {256: _DIGITS, 512: {**_DIGITS, 8: 2}}  # llm: w4a8
     """The same for columns whose products are added as integers."""
     PREPARED: Final = 1 << 14  # llm: w4a8
-    """The most elements of rows that are converted before all columns."""
+    """The most elements of a row that is converted before all columns."""
     AHEAD: Final = 1 << 11  # llm: w4a8
     """The prefetch distance in bytes; hardware prefetchers detect the access pattern too late."""
 

@@ -62,7 +62,8 @@ def test_one_kernel_reads_any_number_of_rows_along_the_sum(dtype, machine) -> No
     kernel = Kernel(
         "mk,nk->mn", arrays, symbolic="mnk", emitter=dot, machine=machine(), accumulator=accumulator
     )
-    for m, n, k in ((1, 70, 33), (2, 1, 300), (3, 65, 0), (4, 130, 16), (7, 3, 100), (0, 9, 9)):
+    few = (1, 70, 33), (2, 1, 300), (3, 65, 0), (4, 130, 16), (7, 3, 100), (0, 9, 9)
+    for m, n, k in (*few, (8, 67, 130), (9, 65, 64), (16, 5, 65), (17, 3, 128)):
         a, b, c = shapes("mk,nk->mn", {"m": m, "n": n, "k": k})
         placed = [guarded(x, at_end=bool(m % 2)) for x in (numbers(a, dtype), numbers(b, dtype))]
         result = guarded(np.full(c, 77, result_type), at_end=True)
@@ -71,9 +72,10 @@ def test_one_kernel_reads_any_number_of_rows_along_the_sum(dtype, machine) -> No
 
 
 @pytest.mark.parametrize("machine", [host, narrow])
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
 def test_columns_that_no_cache_keeps_are_read_in_order_or_prefetched(dtype, machine) -> None:
-    n, k = {"float16": 299, "float32": 1171}[dtype], 901
+    n, k = {"float32": 1171}.get(dtype, 299), 901
+    of_sums, accumulator = ("int32", I32) if dtype == "int8" else (dtype, None)
     found = []
 
     def at_most_8(f: Function, contraction: Gemm, tile: RegisterTile) -> DotEmitter:
@@ -82,12 +84,15 @@ def test_columns_that_no_cache_keeps_are_read_in_order_or_prefetched(dtype, mach
         return found[-1]
 
     for most, several in ((1, (1,)), (8, range(1, 9))):
-        arrays = [np.zeros(shape, dtype) for shape in ((most, k), (n, k), (most, n))]
-        kernel = Kernel("mk,nk->mn", arrays, symbolic="m", emitter=at_most_8, machine=machine())
+        arrays = [np.zeros(shape, dtype) for shape in ((most, k), (n, k))]
+        kernel = Kernel(
+            "mk,nk->mn", [*arrays, np.zeros((most, n), of_sums)], symbolic="m", emitter=at_most_8,
+            machine=machine(), accumulator=accumulator,
+        )  # fmt: skip
         for m in several:
             a, b, c = shapes("mk,nk->mn", {"m": m, "n": n, "k": k})
             placed = [guarded(numbers(shape, dtype), at_end=True) for shape in (a, b)]
-            result = guarded(np.full(c, 77, dtype), at_end=True)
+            result = guarded(np.full(c, 77, of_sums), at_end=True)
             kernel(*placed, result)
             check("mk,nk->mn", *placed, result)
         columns = {(emitter.group, emitter.ahead) for emitter in found}

@@ -202,7 +202,7 @@ def test_bytes_times_packed_weights_are_exact_sums(bits, group, stored, size, co
     scale = np.ldexp(1.0, rng.integers(-2, 2, (columns, size // group))).astype("float32")
     words = packed(integers, bits, stored)
     weights = (integers - zero) * np.repeat(scale.astype("float64"), group, 1)
-    for rows in (0, 1, 2, 3, 4, 5, 7, 11):
+    for rows in (0, 1, 2, 3, 4, 5, 7, 8, 11, 24, 29):
         x = rng.choice(np.array([-128, -127, 0, 127], "int8"), (rows, size))
         found = np.empty((rows, columns), "float32")
         run(x, words, scale, found)
