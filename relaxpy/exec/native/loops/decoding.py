@@ -247,7 +247,7 @@ class DigitSums:
 
     @classmethod
     def load(cls, f: Function, memory: Value, digits: int) -> DigitSums:
-        """The sums for so many factors, which were stored."""
+        """The sums for the stored factors of a number of digits."""
         size = min(digits // 2, f.module.vector_bits // 8)
         byte, start = Type("i8", size), Type("i32", size // 4)
         if "vpdpbusd" not in f.module.instructions:
@@ -288,7 +288,7 @@ class DigitSums:
 
 
 def _part(values: Value, first: int, size: int) -> Value:
-    """So many lanes from the first one on."""
+    """The lanes from the first one on, `size` of them."""
     if values.type.lanes == size:
         return values
     return values.function.shuffle(values, None, range(first, first + size))
