@@ -4,7 +4,7 @@ The reciprocal r of y, rounded to nearest, gives q = x r, and q - r (q y - x) wi
 for each of the three is the number nearest to x / y, unless digits of the remainder q y - x are
 lost (Brisebarre, Muller & Raina, IEEE Trans. Comput. 53(8), 2004). It is a multiple of the last
 digits of q and of y, about 2**-47 times x. So no digit is lost where |x| >= 2**-85, or x is 0, if
-2**-40 <= y < 2**40: then q is a normal number, too. Below 2**86, q does not overflow. As y is
+2**-40 <= y < 2**40: then q is also a normal number. Below 2**86, q does not overflow. As y is
 positive, and by the order of the operands, zeros keep their signs.
 """
 
