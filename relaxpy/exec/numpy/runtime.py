@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache, partial
 from operator import mul
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -250,12 +250,19 @@ def constant(data: str | tuple[Any, ...], kind: type[Any], shape: tuple[int, ...
 
 
 class Literals(dict[float, Array]):
-    """Numbers as read-only arrays of a datatype: NumPy converts a Python number in each call."""
+    """Numbers as read-only arrays of a datatype: NumPy converts a Python number in each call.
+
+    Those of ended programs are forgotten with all others when there are many.
+    """
+
+    _MOST: Final = 1 << 16
 
     def __init__(self, dtype: str) -> None:
         self._dtype = dtype
 
     def __missing__(self, number: float) -> Array:
+        if len(self) >= self._MOST:
+            self.clear()
         array = self[number] = np.array(number, self._dtype)
         array.flags.writeable = False
         return array

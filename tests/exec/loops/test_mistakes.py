@@ -83,7 +83,7 @@ MISTAKES: dict[str, Mistake] = {
     "join axes": instead(flat, "_product", lambda first, _: first),
     "join an epilogue": always(epilogues._Joiner, "_is_elementwise"),
     "test an index before it is computed": instead(
-        obligations, "_early", lambda obligation, _: obligation
+        obligations, "_early", lambda obligation, *_: obligation
     ),
     "test an index in iterations that do not use it": instead(
         obligations, "of_value", without_path

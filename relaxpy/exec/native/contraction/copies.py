@@ -228,19 +228,19 @@ class Copies:
     def _clear_columns(self, first: Value, rows: Size) -> None:
         """Store zeros in the vectors of a block after those that begin before column `first`.
 
-        Tiles multiply them, too: what the memory had before may be subnormal, which is slow.
+        Tiles multiply these as well: the values that memory had before may be subnormal, and slow.
         """
         f, width = self.f, self.sizes.width
         vector = Type(self.packed.element, self.lanes)
 
-        def clear(column: Value, row: Value) -> None:
+        def store(column: Value, row: Value) -> None:
             f.store(f.const(vector, 0), advance(f, self.panel, row * width + column, vector))
 
+        def clear(column: Value) -> None:
+            f.loop(0, rows, 1, [], partial(store, column))
+
         start = f.arithmetic("and", first + (self.lanes - 1), -self.lanes)
-        f.loop(
-            *(start, width, self.lanes, []),
-            lambda column: f.loop(0, rows, 1, [], partial(clear, column)) and None,
-        )
+        f.loop(start, width, self.lanes, [], clear)
 
 
 def _with_swapped_pairs(memory: Matrix, raw: Value) -> Value:

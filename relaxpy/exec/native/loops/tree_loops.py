@@ -222,9 +222,11 @@ class TreeLoops(RunLoops):
         """The steps of a block; the last one that reads a row again prefetches the next row.
 
         The first step has waited for the memory of its row, and the others leave it idle. Hardware
-        prefetches rows only within a page.
+        prefetches rows only within a page. This was measured with vectors of 512 bits, which are a
+        line each; programs with shorter ones are as before.
         """
-        ahead = self._rows_ahead(tile) if tile.size == 1 else {}
+        is_single = tile.size == 1 and self.function.module.has_avx512
+        ahead = self._rows_ahead(tile) if is_single else {}
         for step in tile.body:
             self.frame.ahead = {
                 buffer: distance for buffer, (last, distance) in ahead.items() if last is step
