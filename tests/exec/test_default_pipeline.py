@@ -202,6 +202,56 @@ def test_long_chains_are_several_kernels_with_short_names() -> None:
     agree(builder.finalize(), floats(4))
 
 
+@pytest.mark.parametrize(
+    ("lines", "results", "kernels"),
+    [
+        ("a = R.sum(x, axis=[1]); b = R.max(x, axis=[1])", "a, b", 1),
+        (
+            "a = R.sum(x, axis=[1]); b = R.mean(x, axis=[1]); c = R.variance(x, axis=[1]); "
+            "d = R.max(x, axis=[1])",
+            "a, b, c, d",
+            1,
+        ),
+        ("y = R.exp(x); a = R.sum(y, axis=[1]); b = R.min(y, axis=[1])", "a, b", 1),
+        ("y = R.exp(x); a = R.sum(y, axis=[1])", "a, y", 1),
+        ("y = R.exp(x); a = R.sum(x, axis=[1]); z = R.add(x, y)", "a, y, z", 1),
+        ("a = R.sum(x, axis=[1]); b = R.sum(x, axis=[0])", "a, b", 2),
+        ("a = R.exp(x); b = R.cos(x)", "a, b", 2),
+        ("a = R.sum(x, axis=[1]); b = R.matmul(x, w); c = R.max(x, axis=[1])", "a, b, c", 2),
+        # A sum of all rows is between the two.
+        (
+            "a = R.max(x, axis=[1], keepdims=True); b = R.sum(a, axis=[0], keepdims=True); "
+            "c = R.divide(x, b); d = R.sum(c, axis=[1])",
+            "a, d",
+            3,
+        ),
+        # Errors of an integer division name its line.
+        ("i = R.astype(x, 'int32'); a = R.sum(i, axis=[1]); b = R.floor_divide(i, i)", "a, b", 2),
+    ],
+)
+@pytest.mark.parametrize("rows", ["5", "n"])
+def test_kernels_that_need_the_same_rows_are_one(
+    lines: str, results: str, kernels: int, rows: str
+) -> None:
+    mod = module(f"""
+    def main(x: f32[{rows}, 8], w: f32[8, 8]):
+        with R.dataflow():
+            {lines}
+            R.output({results})
+        return {results}
+    """)
+    assert len(called(mod)) == kernels
+    x = 3 + np.abs(floats(5, 8))
+    x[2, 3] = np.inf if "int32" not in lines else 7
+    args = x, floats(8, 8)
+    expected = compiled(mod, "reference", "default")["main"](*args)
+    for target in ("native", "numpy"):
+        for found, wanted in zip(
+            compiled(mod, target, "default")["main"](*args), expected, strict=True
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 # ---- who decides
 
 Chain = graph("""

@@ -1,5 +1,6 @@
 """ShareSums: moments of one tensor along the same axes are computed from one sum."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,11 @@ def test_the_pipeline_reads_the_tensor_once_for_each_sum() -> None:
     )
     for shape in ("(3, 5)", '("n", "m")'):
         mod = program(lines, "a, b, c, d, e, f", f'R.Tensor({shape}, "float32")')
-        executable = relaxpy.compile(mod)
+        executable = relaxpy.compile(mod, "numpy")
         expected = (X.sum(1), X.mean(1), X.var(1), X.std(1), X.var(1, keepdims=True), X.mean(1))
         for found, wanted in zip(executable["main"](X), expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-5)
-        assert executable.source.count("np.add.reduce(x, ") == 1
+        assert len(re.findall(r"np\.add\.reduce\(x(_rows)?,", executable.source)) == 1
 
 
 @pytest.mark.parametrize(

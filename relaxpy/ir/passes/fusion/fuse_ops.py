@@ -7,7 +7,7 @@ FuseTIR: each function of kernel calls becomes one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from typing_extensions import override
@@ -181,16 +181,19 @@ def _groups(
     for k, binding in enumerate(block.bindings):
         kind = kernels.kinds[called[k]] if called[k] else _kind(binding, index)
         leaves = not isinstance(binding.var, rx.DataflowVar)
+        row_wise = kernels.is_row_local(called[k])
+        used = occurring_vars(binding.value)
         nodes.append(
             GraphNode(
                 kind,
                 leaves=leaves,
                 reshapes=kernels.reshapes(called[k]),
-                row_wise=kernels.is_row_local(called[k]),
+                row_wise=row_wise,
                 products=int(kernels.is_batched_matmul(called[k])),
+                rows=_with_rows_of(binding, used, index) if row_wise else (),
             )
         )
-        for var in occurring_vars(binding.value):
+        for var in used:
             if var in index:
                 nodes[index[var]].users.append(k)
     roots = partition(nodes, limit, lambda k, user: kernels.pays(called[k], called[user]))
@@ -199,6 +202,22 @@ def _groups(
     groups = {binding: table[root] for binding, root in bound if root in table}
     hiding = _hiding(block, groups, kernels.sizes)
     return {binding: group for binding, group in groups.items() if group not in hiding}
+
+
+def _with_rows_of(
+    binding: rx.Binding, used: Iterable[rx.Var], computed: Container[rx.Var]
+) -> list[rx.Var]:
+    """The variables of a binding that have a row for each row of its result.
+
+    Vectors of parameters are left out, which may be read by columns.
+    """
+    rows = (literal_shape(binding.var) or ())[:1]
+    tensors = {var: literal_shape(var) for var in (binding.var, *used) if var is not None}
+    return [
+        var
+        for var, shape in tensors.items()
+        if rows and shape and prove_equal(shape[0], rows[0]) and (shape[1:] or var in computed)
+    ]
 
 
 def _hiding(

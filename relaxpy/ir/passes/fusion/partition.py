@@ -6,8 +6,10 @@ it lead through. They are fused, with all nodes between them, if the kinds on th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import pairwise
+from typing import Final
 
 from relaxpy.ir.core.traverse import Groups, reached
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
@@ -21,6 +23,9 @@ _OUT_EWISE_FUSABLE = OpPatternKind.OUT_EWISE_FUSABLE
 _TUPLE = OpPatternKind.TUPLE
 _OPAQUE = OpPatternKind.OPAQUE
 
+_STEPS: Final = 64
+"""The groups that the tests for cycles visit at most, for each node of the graph."""
+
 
 @dataclass(slots=True, eq=False)
 class GraphNode:
@@ -28,7 +33,8 @@ class GraphNode:
 
     A reshape needs no memory where it is computed together with its only user. Row-local kernels
     are fused and run in blocks of rows, reductions among them. So are two batched matmuls with
-    row-local kernels between them.
+    row-local kernels between them. `rows` are the tensors whose rows a row-local kernel computes or
+    reads, one after the other.
     """
 
     kind: OpPatternKind
@@ -37,6 +43,7 @@ class GraphNode:
     reshapes: bool = False
     row_wise: bool = False
     products: int = 0
+    rows: Sequence[Hashable] = ()
 
     @property
     def contracts(self) -> bool:
@@ -72,6 +79,7 @@ def partition(
         fusion.try_rows(index)
     for index in range(len(nodes)):
         fusion.try_products(index)
+    fusion.try_siblings()
     return list(map(fusion.root, range(len(nodes))))
 
 
@@ -177,6 +185,49 @@ class _Fusion:
             fits = first.size + second.size <= self.max_size
             if first is not second and fits and self.pays(index, user):
                 self._fuse(index, user)
+
+    def try_siblings(self) -> None:
+        """Fuse row-local groups, reductions among them, that need rows of the same tensor.
+
+        Then each row comes from memory once. Several results of the group may be used elsewhere.
+        """
+        members: dict[Group, list[int]] = {}
+        users: dict[Hashable, list[int]] = {}
+        for index, node in enumerate(self.nodes):
+            members.setdefault(self.root(index), []).append(index)
+            for tensor in node.rows:
+                users.setdefault(tensor, []).append(index)
+        pairs = [pair for indices in users.values() for pair in pairwise(indices)]
+        steps = iter(range(_STEPS * len(self.nodes)))
+        for pair in pairs * 2:  # as what is between two groups may become part of one
+            one, other = map(self.root, pair)
+            joined = [*members[one], *members[other]]
+            if one is other or len(joined) > self.max_size or not self._have_rows(joined):
+                continue
+            above = self._above(joined, members)
+            if self.pays(*pair) and all(
+                group not in (one, other) and next(steps, None) is not None for group in above
+            ):
+                one.size += other.size
+                self._joined.join(one, other)
+                members[one] = joined
+
+    def _have_rows(self, indices: Sequence[int]) -> bool:
+        """True if nodes are row-local, and some of them are reductions."""
+        nodes = [self.nodes[index] for index in indices]
+        return all(n.row_wise for n in nodes) and any(n.kind is _COMM_REDUCE for n in nodes)
+
+    def _above(
+        self, indices: Sequence[int], members: Mapping[Group, Sequence[int]]
+    ) -> Iterator[Group]:
+        """The other groups that depend on those of nodes, and these if they depend on others."""
+        own = {self.root(index) for index in indices}
+
+        def users(nodes: Sequence[int]) -> Iterator[Group]:
+            return (self.root(user) for node in nodes for user in self.nodes[node].users)
+
+        others = (group for group in users(indices) if group not in own)
+        return reached(others, lambda group: () if group in own else users(members[group]))
 
     def try_node(self, index: int, phase: int) -> None:
         """Fuse a node with its dominator if this is the phase for its kind and the paths permit.
