@@ -85,8 +85,10 @@ class FuseOps(Pass):
     with one that uses its result only if `rule(kernel, user)` is true; then a reshape is also
     grouped with its only user, of whatever kind that is, and row-local kernels are grouped with
     each other, reductions among them, and with a contraction before them. Those after a batched
-    matmul are also grouped with the batched matmul that uses them, as in attention. The option
-    `relax.FuseOps.rule` overrides the rule. FuseTIR makes one kernel of each function.
+    matmul are also grouped with the batched matmul that uses them, as in attention. Reductions and
+    other row-local kernels that read the rows of one tensor are grouped if `rule(one, other)` is
+    true, whatever else uses their results. The option `relax.FuseOps.rule` overrides the rule.
+    FuseTIR makes one kernel of each function.
 
     Errors:
         MisuseError (also TypeError): the level is not an integer, or the rule not a function.
