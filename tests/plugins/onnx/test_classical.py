@@ -295,6 +295,14 @@ def test_support_vectors_predict_numbers(kernel, supports, one_class) -> None:
     check(model("SVMRegressor", ["y"], **attributes))
 
 
+def test_radial_kernels_take_differences_of_rows_far_from_zero() -> None:
+    rows = (1000 + RNG.standard_normal((5, 4))).astype(np.float32)
+    attributes = {"coefficients": [1.0, 2.0, 3.0, 4.0, 5.0], "rho": [0.2], "n_supports": 5}
+    attributes |= {"support_vectors": (rows + 0.25).ravel().tolist(), **KERNELS[1]}
+    rows[0, 1] = np.inf
+    check(model("SVMRegressor", ["y"], **attributes), rows)
+
+
 @pytest.mark.parametrize(
     "keys", [{"classlabels_int64s": [3, 5, 7, 9]}, {"classlabels_strings": [*"abcd"]}]
 )

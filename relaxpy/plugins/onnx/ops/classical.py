@@ -331,15 +331,13 @@ def linear_classifier(
 def _kernel(cx: Context, x: Expr, vectors: Array, kind: str, params: Sequence[float]) -> Expr:
     """The kernel function of each row of `x` and each of the vectors."""
     gamma, shift, degree = params or (0.0, 0.0, 0.0)
+    if kind == "RBF":
+        # |x|² - 2xv + |v|² would cancel for rows far from 0 and be NaN for infinite ones.
+        apart = R.expand_dims(x, 1) - literal(vectors.astype(np.float32))
+        return R.exp(R.sum(apart * apart, axis=[2]) * scalar(-gamma, x))
     linear = cx.emit(products(x, vectors))
     if kind == "LINEAR":
         return linear
-    if kind == "RBF":
-        squares = R.sum(x * x, axis=[1], keepdims=True)
-        own = vector((vectors.astype(np.float64) ** 2).sum(1).tolist())
-        distance = squares + own - linear * 2
-        bounded = R.maximum(distance, scalar(0, x))
-        return R.exp(bounded * scalar(-gamma, x))
     inner = linear * scalar(gamma, x) + scalar(shift, x)
     return R.tanh(inner) if kind == "SIGMOID" else inner ** scalar(degree, x)
 
