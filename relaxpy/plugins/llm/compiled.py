@@ -289,17 +289,6 @@ class CompiledDecoder:
             raise next(iter(failed.values()))
         return found
 
-    def states(
-        self,
-        cache: Any,
-        sequence: int,
-        ids: Sequence[int],
-        adapter: Adapter | None = None,
-        hooks: Hooks = (),
-    ) -> Any:
-        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
-        return self.run(cache, [sequence], [ids], None, [adapter], [hooks])
-
     def prepared(
         self,
         ids: Sequence[Sequence[int]],

@@ -126,12 +126,17 @@ class Request:
 
 @dataclass(frozen=True)
 class _Prefix:
-    """A finished sequence that stays in the cache, as later prompts may begin like it."""
+    """What a sequence has in the cache, as later prompts may begin like it."""
 
     sequence: int
     tokens: tuple[int, ...]
     adapter: object
     """The number of the adapter that it was read with: others have other keys and values."""
+
+    @classmethod
+    def of(cls, request: Request) -> _Prefix:
+        """That of a request."""
+        return cls(request.sequence, tuple(request.all_tokens[: request.read]), _number(request))
 
 
 class Engine:
@@ -287,8 +292,7 @@ class Engine:
             self._free(request.sequence)
             return
         self._drop_guesses(request)
-        tokens = tuple(request.all_tokens[: request.read])
-        self.kept.append(_Prefix(request.sequence, tokens, _number(request)))
+        self.kept.append(_Prefix.of(request))
 
     def _read(
         self, parts: Sequence[tuple[Request, int]], guesses: Mapping[Request, Sequence[int]]
@@ -362,7 +366,7 @@ class Engine:
         unread = {r: r.length - r.read for r in self.running if r.length > r.read}
         prompts = [request for request, count in unread.items() if count > 1]
         order = [(request, 1) for request, count in unread.items() if count == 1]
-        half = (self.model.chunk - len(order) + 1) // 2
+        half = max(0, self.model.chunk - len(order) + 1) // 2
         order += [(request, half) for request in prompts[:1]]
         order += [(request, unread[request]) for request in sorted(prompts, key=unread.__getitem__)]
         left, counts = self.model.chunk, dict.fromkeys(unread, 0)
@@ -437,16 +441,10 @@ class Engine:
 
     def _shared(self, request: Request) -> tuple[int, int]:
         """The length of the longest prefix of a prompt that a sequence has, and the sequence."""
-        number = _number(request)
-        candidates = [
-            (r.sequence, tuple(r.all_tokens[: r.read]))
-            for r in self.running
-            if _number(r) == number
-        ]
-        candidates += [(p.sequence, p.tokens) for p in self.kept if p.adapter == number]
+        prefixes = [*map(_Prefix.of, self.running), *self.kept]
         # The last token of the prompt is always read, as its scores are needed.
-        prompt = request.prompt[:-1]
-        shared = [(_common(tokens, prompt), sequence) for sequence, tokens in candidates]
+        most = len(request.prompt) - 1
+        shared = [(min(_in_common(p, request), most), p.sequence) for p in prefixes]
         return max(shared, default=(0, -1))
 
 
@@ -458,7 +456,7 @@ def _number(request: Request) -> object:
 
 
 def _in_common(prefix: _Prefix, request: Request) -> int:
-    """The length of the beginning that a request shares with a kept sequence."""
+    """The length of the beginning that a prompt shares with a sequence."""
     if prefix.adapter != _number(request):
         return 0
     return _common(prefix.tokens, request.prompt)

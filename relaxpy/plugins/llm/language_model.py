@@ -694,12 +694,14 @@ class LanguageModel:
 
     def _scores(self, cache: Any, part: Sequence[int]) -> Any:
         """The scores after each token of a part of a single sequence."""
-        rows = range(len(part))
-        return self.decoder.run(cache, [0], [part], rows, [self._adapter], [self._hooks])
+        return self._run(cache, part, range(len(part)))
 
     def _last_states(self, cache: Any, part: Sequence[int]) -> Any:
         """The normed states of the last layer for a part of a single sequence."""
-        return self.decoder.states(cache, 0, part, self._adapter, self._hooks)
+        return self._run(cache, part, None)
+
+    def _run(self, cache: Any, part: Sequence[int], rows: Sequence[int] | None) -> Any:
+        return self.decoder.run(cache, [0], [part], rows, [self._adapter], [self._hooks])
 
     def _read(self, tokens: Sequence[int], call: Any, chunk: int | None = None) -> list[Any]:
         """The results of calls for the tokens of a prompt, a chunk at a time."""

@@ -73,7 +73,7 @@ def asked_ollama(
     known = {*OWN, *REFUSED, *IMAGES}
     own |= {name: value for name, value in fields.items() if name not in known}
     most = own.pop("num_predict", -1)
-    own["max_tokens"] = most_tokens if most in (-1, -2) else most
+    own["max_tokens"] = most_tokens if type(most) is int and most < 1 else most
     form = fields.get("format", "")
     if form == "json":
         own["response_format"] = {"type": "json_object"}

@@ -28,6 +28,7 @@ from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.cross_encoder import CrossEncoder
 from relaxpy.plugins.llm.language_model import LanguageModel
 from relaxpy.plugins.llm.structured import Form
+from relaxpy.plugins.llm.tokens import TextStream
 from relaxpy.plugins.llm.worker import Piece
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.missing import nearest
@@ -666,6 +667,8 @@ class Answer:
         """When the last event was sent."""
         self._lengths = [0] * len(started)
         """How many characters the tokens of each choice have whose logprobs were returned."""
+        self._streams: dict[int, TextStream] = {}
+        """The texts of these tokens."""
         prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
         fields = {
             "id": f"{prefix}-{uuid4().hex}",
@@ -818,16 +821,18 @@ class Answer:
         request, piece = self.started[index].request, self.model.tokenizer.piece
         rows: list[Any] = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
         rows = [(t, max(p, _LEAST), [(o, max(q, _LEAST)) for o, q in top]) for t, p, top in rows]
-        if self.what.echo and not self._lengths[index]:
+        if index not in self._streams:
             prompt = self.what.prompts[index // self.what.choices]
-            scores = self.scores[index // self.what.choices]
-            found = [(t, *row) for t, row in zip(prompt[1:], scores, strict=True)]
-            rows = [(prompt[0], None, []), *found, *rows]
-        offset, offsets = self._lengths[index], []
+            before = () if self.what.echo else prompt
+            self._streams[index] = TextStream(self.model.tokenizer, before)
+            if self.what.echo:
+                scores = self.scores[index // self.what.choices]
+                found = [(t, *row) for t, row in zip(prompt[1:], scores, strict=True)]
+                rows = [(prompt[0], None, []), *found, *rows]
+        offsets = []
         for token, _, _ in rows:
-            offsets.append(offset)
-            offset += len(piece(token))
-        self._lengths[index] = offset
+            offsets.append(self._lengths[index])
+            self._lengths[index] += len(self._streams[index].add(token))
         return {
             "tokens": [piece(token) for token, _, _ in rows],
             "token_logprobs": [logprob for _, logprob, _ in rows],

@@ -511,9 +511,9 @@ _PICKLED = {".bin", ".pt", ".pth", ".ckpt", ".pkl"}
 def open_weights(path: str | os.PathLike[str]) -> Weights:
     """The tensors of a file of safetensors, GGUF or NumPy (npz), or of a folder, by name.
 
-    A folder has an index as Hugging Face writes it, `*.safetensors.index.json`, or files of one of
-    these kinds. Nothing is read but names and shapes; arrays are mapped where that is possible.
-    Quantised tensors of GGUF are read as float32.
+    A folder has an index as Hugging Face writes it, `*.safetensors.index.json`, or a file `model`,
+    or other files, of one of these kinds. Nothing is read but names and shapes; arrays are mapped
+    where that is possible. Quantised tensors of GGUF are read as float32.
 
     Errors:
         FrontendError (also ValueError): a file is damaged, or its kind is not known; a name is in
@@ -557,7 +557,8 @@ def _in_folder(folder: Path) -> dict[str, Entry]:
         return _indexed(indices[0])
     for suffix, reader in _READERS.items():
         if chosen := [path for path in files if path.suffix == suffix]:
-            return _merged((path, _read_file(path, reader)) for path in chosen)
+            whole = [path for path in chosen if path.stem == "model"]
+            return _merged((path, _read_file(path, reader)) for path in whole or chosen)
     pickled = next((path for path in files if path.suffix in _PICKLED), None)
     if pickled is not None:
         return _in_file(pickled)

@@ -125,6 +125,18 @@ def test_guesses_change_neither_tokens_nor_probabilities(kind: str, chunk: int) 
         assert len(model.calls) < len(wanted.model.calls)  # type: ignore[attr-defined]
 
 
+def test_more_sequences_may_choose_than_a_call_takes() -> None:
+    model, wanted = Chain(1, chunk=4), Engine(Chain(1))  # type: ignore[arg-type]
+    model.sequences = 12
+    prompts = [[0, 1, 2, 3] * 5, *([k % WORDS] for k in range(10)), [3, 2, 1] * 5]
+    texts = []
+    for engine in (Engine(model), wanted):  # type: ignore[arg-type]
+        requests = [engine.add(prompt, max_tokens=6) for prompt in prompts]
+        engine.run()
+        texts.append([request.tokens for request in requests])
+    assert texts[0] == texts[1]
+
+
 def test_a_draft_that_is_always_wrong_is_seldom_asked() -> None:
     model, wrong = Chain(1), Chain(1)
     wrong.table = -model.table

@@ -161,7 +161,7 @@ def test_embeddings_may_be_the_first_or_the_last_state(lm: Any, monkeypatch: Any
     tokens, config = lm.tokens("the cat sat"), lm.decoder.config
     cache = lm.decoder.new_cache()
     lm.decoder.state("add_sequence", cache, 0)
-    states = lm.decoder.states(cache, 0, tokens)
+    states = lm.decoder.run(cache, [0], [tokens], None)
     for pooling, wanted in (("first", states[0]), ("last", states[-1]), ("mean", states.mean(0))):
         monkeypatch.setattr(lm.decoder, "config", replace(config, pooling=pooling))
         np.testing.assert_allclose(lm.embed(tokens), wanted, rtol=1e-5, atol=1e-6)

@@ -50,7 +50,9 @@ def test_texts_are_those_of_generate(client: Any, running: Running, lm: Any) -> 
     assert "".join(piece.response for piece in pieces) == raw
     # Ollama's own defaults.
     wanted = lm.generate(messages, temperature=0.8, top_k=40, top_p=0.9, seed=1, max_tokens=100)
-    assert client.chat("tiny", messages, options={"seed": 1}).message.content == wanted
+    for own in ({}, {"num_predict": 0}, {"num_predict": -2}):  # as no bound
+        answer = client.chat("tiny", messages, options={"seed": 1, **own})
+        assert answer.message.content == wanted
     # What has no effect here, and what loads the model.
     others = {**OPTIONS, "num_ctx": 2048, "num_gpu": 0, "repeat_last_n": 64, "mirostat": 0}
     answer = client.generate("tiny", "the cat", raw=True, options=others, keep_alive="5m")

@@ -343,14 +343,14 @@ def test_answers_end_at_the_tokens_that_requests_name(running: Running, lm: Any)
 
 
 def test_prompts_may_be_a_part_of_the_text(running: Running, lm: Any) -> None:
-    client, texts = running.client(), ["the cat sat on the mat" * 4, "hello"]
+    client, texts = running.client(), ["the cat sat on the mat" * 4, "hello", "é🎉 cat"]
     options = {"model": "tiny", "prompt": texts, "max_tokens": 3, "temperature": 0, "echo": True}
     plain = client.completions.create(**options)
     assert [choice.text for choice in plain.choices] == [
         text + lm.generate(text, max_tokens=3) for text in texts
     ]
     answer = client.completions.create(logprobs=2, **options)
-    streamed: dict[int, list[Any]] = {0: [], 1: []}
+    streamed: dict[int, list[Any]] = {0: [], 1: [], 2: []}
     for chunk in client.completions.create(logprobs=2, stream=True, **options):
         streamed[chunk.choices[0].index].append(chunk.choices[0])
     for text, choice in zip(texts, answer.choices, strict=True):
@@ -367,6 +367,10 @@ def test_prompts_may_be_a_part_of_the_text(running: Running, lm: Any) -> None:
         assert len(own.tokens) == len(tokens) + 3
         best = [lm.tokenizer.piece(int(row.argmax())) for row in logs[:-1]]
         assert [next(iter(top)) for top in own.top_logprobs[1 : len(tokens)]] == best
+        places = dict(zip(own.text_offset[1:], own.tokens[1:], strict=True))
+        whole = {place: piece for place, piece in places.items() if piece.isascii()}
+        assert " cat" in whole.values() or text == "hello"
+        assert all(choice.text.startswith(piece, place) for place, piece in whole.items())
         pieces = streamed[choice.index]
         assert "".join(piece.text for piece in pieces) == choice.text
         for name in ("tokens", "text_offset"):

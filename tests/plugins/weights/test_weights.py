@@ -195,6 +195,9 @@ def test_a_folder_with_an_index(tmp_path: Path) -> None:
     assert repr(weights) == "<2 tensors, 1.4e-08 GB, in 2 files>"
     with pytest.raises(UnknownNameError, match="no tensor 'bb'"):
         weights["bb"]
+    index.unlink()
+    written(tmp_path / "model.safetensors", first)  # Hugging Face reads no other then
+    assert list(open_weights(tmp_path)) == ["a"]
 
 
 @pytest.mark.parametrize(
