@@ -142,7 +142,7 @@ class Compiled {
         throw new ModelError(`${this.#name}: the size ${name} is an integer, found ${sizes[name]}`);
       }
     }
-    if (this.sizes !== null && table.sizes.every((name) => sizes[name] === this.sizes[name])) return;
+    if (this.#fit(sizes)) return;
     // The fields come first: the module computes the bytes of its workspace from them.
     const fields = up(table.inputFields[""]) + up(table.outputFields[""]);
     this.#reserve(fields);
@@ -181,11 +181,14 @@ class Compiled {
         throw new ModelError(`${this.#name} has no input ${name}; inputs are ${names}`);
       }
     }
-    this.resize(this.#sizesOf(inputs));
-    const views = this.inputs;
+    const sizes = this.#sizesOf(inputs);
+    const missing = known.filter(({ name, kept }) => inputs[name] === undefined && !kept);
+    const stay = this.#fit(sizes) ? {} : this.#copies(missing); // new sizes replace the memory
+    this.resize(sizes);
+    const [given, views] = [{ ...inputs, ...stay }, this.inputs];
     for (const tensor of known) {
-      const given = inputs[tensor.name];
-      if (given !== undefined) this.#fill(tensor, given, views[tensor.name]);
+      const { name } = tensor;
+      if (given[name] !== undefined) this.#fill(tensor, given[name], views[name]);
     }
     this.runInPlace();
     const outputs = {};
@@ -194,6 +197,20 @@ class Compiled {
       outputs[tensor.name] = tensor.sameAs in this.#kept ? view : shaped(view.slice(), view.shape);
     }
     return outputs;
+  }
+
+  /** Whether the memory is for these sizes. */
+  #fit(sizes) {
+    const same = (name) => sizes[name] === this.sizes[name];
+    return this.sizes !== null && this.#table.sizes.every(same);
+  }
+
+  /** Copies of inputs, by name. */
+  #copies(tensors) {
+    if (this.sizes === null && tensors.length > 0) {
+      throw new ModelError(`${this.#name}: the input ${tensors[0].name} is missing`);
+    }
+    return Object.fromEntries(tensors.map(({ name }) => [name, this.inputs[name].slice()]));
   }
 
   runInPlace() {
@@ -268,7 +285,7 @@ class Compiled {
     for (const tensor of this.#table.inputs) {
       const value = inputs[tensor.name];
       const missing = [...new Set(tensor.sizes?.filter((name) => name && !(name in found)))];
-      if (value === undefined || value.shape !== undefined || missing.length !== 1) continue;
+      if (value?.length === undefined || value.shape !== undefined || missing.length !== 1) continue;
       const one = count(tensor.shape({ ...found, [missing[0]]: 1 }));
       if (one > 0 && value.length % one === 0) found[missing[0]] = value.length / one;
     }
@@ -283,15 +300,16 @@ class Compiled {
   }
 
   #fill(tensor, given, view) {
-    const data = given.data ?? given;
+    const data = given?.data ?? given;
     const shape = tensor.shape(this.sizes);
     const label = `${tensor.name}: ${tensor.dtype}[${shape.join(", ")}]`;
     if (!(data instanceof tensor.array)) {
       const found = data?.constructor?.name ?? typeof data;
       throw new ModelError(`${label} is a ${tensor.array.name}, found ${found}`);
     }
-    if (given.shape !== undefined && given.shape.join() !== shape.join()) {
-      throw new ModelError(`${label} is expected, found the shape [${given.shape.join(", ")}]`);
+    const found = given.shape === undefined ? shape : Array.from(given.shape);
+    if (found.join() !== shape.join()) {
+      throw new ModelError(`${label} is expected, found the shape [${found.join(", ")}]`);
     }
     if (data.length !== view.length) {
       throw new ModelError(`${label} has ${view.length} elements, found ${data.length}`);

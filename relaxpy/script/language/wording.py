@@ -159,6 +159,8 @@ def member_hint(name: str, display_name: str) -> str | None:
             'name dimensions in the annotation, as in R.Tensor(("n", 4)), and declare n = T.int64()'
             f"; R.shape_of({display_name}) is a value"
         )
+    if name == "range":
+        return None  # R.arange, which has nearly this name, makes no loop
     if name == "T":
         return f"write R.permute_dims({display_name})"
     names = operators_called(name) or _operators_nearly_called(name)

@@ -1,4 +1,4 @@
-// Uses the module of a model in the folder that is given: `main` and `fixed` of `test_wasm.py`.
+// Uses the module of a model in the folder that is given: the functions of `MODEL` in `test_wasm.py`.
 import assert from "node:assert";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -7,7 +7,7 @@ const folder = pathToFileURL(`${process.argv[2]}/`);
 const { load, ModelError } = await import(new URL("model.mjs", folder));
 
 const model = await load({ cpu: "simd128" });
-assert.deepEqual(Object.keys(model.functions), ["main", "fixed"]);
+assert.deepEqual(Object.keys(model.functions), ["main", "fixed", "scaled"]);
 assert.equal(model.cpu, "simd128");
 const fails = (message, body) => assert.throws(body, (error) => {
   assert(error instanceof ModelError);
@@ -41,11 +41,22 @@ const { fixed } = model.functions;
 assert.deepEqual([...fixed.run({ x: new Int8Array([1, -2]) }).result], [2, -4]);
 assert.deepEqual([...model.run({ x: x.slice(0, 6) }).result], [3, 3, 12, 12]);
 
+// Inputs that are not given again stay, also where others have new sizes.
+const { scaled } = model.functions;
+const ones = (n) => new Float32Array(n).fill(1);
+fails(/the input w is missing/, () => scaled.run({ x }));
+assert.deepEqual([...scaled.run({ x: ones(2), w: new Float32Array([1, 2]) }).result], [2, 4]);
+for (const n of [100, 100, 3]) {
+  assert.deepEqual([...scaled.run({ x: ones(n) }).result], [n, 2 * n]);
+}
+
 // Misuse is an error that says what is expected.
 const doubles = new Float64Array(6);
 fails(/^x: float32\[2, 3\] is a Float32Array, found Float64Array$/, () => model.run({ x: doubles }));
 fails(/has 6 elements, found 7/, () => model.run({ x: new Float32Array(7) }));
 fails(/found the shape \[3, 2\]/, () => model.run({ x: { data: x.slice(0, 6), shape: [3, 2] } }));
+fails(/found the shape \[2, ,, 3\]/, () => model.run({ x: { data: x.slice(0, 6), shape: "2,3" } }));
+fails(/is a Float32Array, found object/, () => model.run({ x: null }));
 fails(/no input z; inputs are x/, () => model.run({ z: x }));
 fails(/the size n is an integer, found undefined/, () => model.resize({}));
 fails(/a size is negative, or too large/, () => model.resize({ n: -1 }));

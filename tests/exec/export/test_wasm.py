@@ -153,6 +153,9 @@ class Program:
     @R.function
     def fixed(x: R.Tensor((2,), "int8")):
         return R.add(x, x)
+    @R.function
+    def scaled(x: R.Tensor(("n",), "float32"), w: R.Tensor((2,), "float32")):
+        return R.multiply(R.sum(x), w)
 """
 
 

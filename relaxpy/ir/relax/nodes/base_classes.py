@@ -89,6 +89,10 @@ class Expr(Node):
     __neg__, __pos__ = _unary_operator("-"), _unary_operator("+")
     __invert__, __abs__ = _unary_operator("~"), _unary_operator("abs")
 
+    def __array_function__(self, *_: object) -> Any:
+        """NumPy refuses this expression: it would compute with it as with one Python object."""
+        return NotImplemented
+
     def astype(self, dtype: str) -> Expr:
         """The elements converted to another datatype."""
         result: Expr = hooks.call("convert", self, dtype)

@@ -482,7 +482,9 @@ class Evaluator:
         kind = "" if isinstance(error, (TypeError, ValueError)) else f"{type(error).__name__}: "
         location = raised_at(error)
         notes = () if location is None else (location,)
-        return self.error(node, f"{name}: {kind}{error}", notes=notes)
+        by_numpy = "__array_" in str(error)  # it refuses expressions: `Expr.__array_function__`
+        hint = "NumPy takes arrays: call operators of R, as R.maximum(x, y)" if by_numpy else None
+        return self.error(node, f"{name}: {kind}{error}", notes=notes, hint=hint)
 
     def _signature_error(
         self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]

@@ -207,6 +207,8 @@ class GraphReader(GraphState):
         match node:
             case ast.Assign(targets=[target], value=value):
                 bindings.assign(self, target, self.values.value(value), value)
+            case ast.AugAssign(target=ast.Subscript() | ast.Attribute() as target, value=value):
+                bindings.assign(self, target, None, value)  # refuses the target, as for `=`
             case ast.Assign(targets=[_, second, *_]):
                 raise self.error(second, "bind one target in a statement")
             case ast.AnnAssign():
