@@ -109,9 +109,10 @@ class DotEmitter(FewRows):
 
     The products of an element are accumulated in the lanes of a 512-bit register, which are reduced
     at the end; of several registers where no other sums hide the latency of an addition. Several
-    columns at a time are not in memory order: the next ones are prefetched. Rows whose number is
-    known only in a call are computed a few at a time, while the columns that they share are in the
-    L1 cache; the last group is filled up by repeating the last row, which is not stored.
+    columns at a time are not in memory order: the next ones are prefetched. So is what comes after
+    a part of a single one, as hardware prefetches only within a page. Rows whose number is known
+    only in a call are computed a few at a time, while the columns that they share are in the L1
+    cache; the last group is filled up by repeating the last row, which is not stored.
     """
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
@@ -128,11 +129,11 @@ class DotEmitter(FewRows):
         self.vector = Type(accumulator.element, 512 // accumulator.bits)
         self.group = min(Gemv.GROUP, max(1, Gemv.SUMS[bits] // self.rows))
         self.ahead: Size = 0
-        """The distance of the columns that are prefetched; 0 if none are."""
+        """The distance in elements of what is prefetched; 0 if nothing is."""
         if self._is_large() and self.rows > Gemv.STREAMED_ROWS:
             self.ahead = combine(f, "mul", contraction.column.b, self.group)
         elif self._is_large():
-            self.group = 1
+            self.group, self.ahead = 1, 8 * Gemv.AHEAD // b.type.bits
             self.vector = Type(self.vector.element, Gemv.STREAMED_SUMS * self.vector.lanes)
 
     def _is_large(self) -> bool:
@@ -253,7 +254,9 @@ class DotEmitter(FewRows):
         ) -> Sequence[Value]:
             def at(index: Size, mask: Value | None, current: Sequence[Value]) -> list[Value]:
                 for memory in () if equals(self.ahead, 0) else b:
-                    f.prefetch(moved(f, moved(f, memory, index), self.ahead).pointer)
+                    there = moved(f, moved(f, memory, index), self.ahead).pointer
+                    for line in range(0, step * memory.type.bits // 8, LINE_BYTES):
+                        f.prefetch(f.element(there, line, I8))
                 return add(
                     [vector(m, index, mask) for m in a],
                     [vector(m, index, mask) for m in b],
