@@ -54,7 +54,7 @@ def layers(count: int, sizes: str = "3, 4") -> IRModule:
     for k in range(count):
         lines += [
             f"w{k} = weights[{k}]",
-            f"a{k} = R.exp(R.sum(R.multiply(y, w{k}), axis=[1], keepdims=True))",
+            f"a{k} = R.exp(R.sum(R.multiply(y, w{k}), axis=[0], keepdims=True))",
             f"b{k} = R.nn.softmax(R.add(y, a{k}))",
             f"z{k} = {TWICE.format(f'b{k}', f'f32[{sizes}]')}",
             f"y = R.add(R.tanh(z{k}), y)",

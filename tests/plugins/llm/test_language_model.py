@@ -141,17 +141,17 @@ def test_scores_and_embeddings_use_one_cache(lm: Any, monkeypatch: pytest.Monkey
     wanted, cache = [lm.embed(prompt) for prompt in prompts], lm.decoder.single_cache
     scores = lm.logits(prompts[0])
     monkeypatch.setattr(lm.decoder, "new_cache", lambda: pytest.fail("another cache"))
-    states = lm.decoder.states
+    run = lm.decoder.run
 
     def fails(*args: Any) -> Any:
-        states(*args)
+        run(*args)
         raise MemoryError("no memory for states")
 
     for prompt, vector in zip(prompts * 2, wanted * 2, strict=True):
         np.testing.assert_array_equal(lm.embed(prompt), vector)
         np.testing.assert_array_equal(lm.logits(prompts[0]), scores)
         with monkeypatch.context() as patched:
-            patched.setattr(lm.decoder, "states", fails)
+            patched.setattr(lm.decoder, "run", fails)
             with pytest.raises(MemoryError, match="no memory for states"):
                 lm.embed(prompt)
     assert lm.decoder.single_cache is cache
