@@ -106,6 +106,13 @@ def main(x: R.Object) -> R.Object:
     R.func_attr({"a b": [1, [2.5, True], None], "c": {"d": "it's"}, "inf": -1e999})
     y = R.call_packed("f", x, axis=[0, 1], mode="fast", **{"not a name": 1})
     return y
+--- attributes that are floats
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    a = R.nn.pad(x, [1, 1], pad_value=float("nan"))
+    b = R.nn.pad(x, [1, 1], pad_value=float("-nan"))
+    c = R.nn.pad(x, [1, 1], pad_value=-0.0)
+    return a, b, c
 --- callables, nested in signatures
 @R.function
 def main(

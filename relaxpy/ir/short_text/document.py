@@ -258,9 +258,9 @@ def float_text(value: float) -> str:
 
 
 def python_float_text(value: float) -> str:
-    """A float as a Python expression of literals."""
-    if math.isnan(value):
-        return "1e999 - 1e999"
+    """A float as a Python expression."""
+    if math.isnan(value):  # the sign of 1e999 - 1e999 is that of the machine that reads it
+        return f"float({float_text(value)})"
     return float.__repr__(value).replace("inf", "1e999")
 
 

@@ -102,7 +102,8 @@ def test_layers_share_a_function(sizes: str, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(GraphEmitter, "emit", spy)
     relaxpy.compile(layers(6, sizes), "native")
-    assert len(emitted) == 2  # before the first call, and between two
+    # Two kernels are before the first call and three between calls; after the last one is only one.
+    assert len(emitted) == 2
     weights = tuple(np.full(4, k + 1, "float32") / 9 for k in range(6))
     expected = relaxpy.compile(layers(6, sizes), "reference")["main"](X, "cache", weights)
     for executable in on_and_off(layers(6, sizes)):

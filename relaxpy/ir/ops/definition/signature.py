@@ -625,7 +625,9 @@ class Signature:
         named: dict[str, object] = {
             name: value
             for name, value in call.attrs.items()
-            if name not in self.attributes or self.attributes[name].default != value
+            if name not in self.attributes
+            or self.attributes[name].default != value
+            or repr(value) == "-0.0"  # equals 0.0, and is another number
         }
         if len(call.args) <= self._only_operands:
             return list(call.args), named
